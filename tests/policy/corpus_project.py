@@ -34,6 +34,7 @@ def create_corpus_project(directory: Path) -> Path:
     for name in _FILES:
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text("x\n")
+    (project / "pyproject.toml").write_text('[project]\nname = "x"\n')
     (directory / "outside").mkdir()
     (directory / "outside/key").write_text("x\n")
     run_git(project, "init", "-q", "-b", "main")

@@ -61,7 +61,7 @@ def test_a_question_about_the_project_is_not_asked(project: Path, command: str) 
      "go list -m -versions x", "brew info x", "brew search x", "brew outdated", "docker search x",
      "docker pull x",
      "gh pr view https://example.com/o/r/pull/1", "gh pr list -R example.com/o/r", "gh api /user",
-     "uv pip list",
+     "uv pip list --outdated",
      "curl h", "ping h", "nslookup h", "dig h", "host h", "whois h", "cat < /dev/tcp/h/80", "ssh h",
      "nc h 1"],
 )  # fmt: skip
@@ -103,17 +103,22 @@ def test_go_is_asked_where_its_files_name_modules_to_download(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [(".venv/bin/python", "x"), ("uv.toml", "x"), ("pyproject.toml", "[tool.uv]\npython-downloads = 'x'\n")],
-)
+    [(".venv/bin/python", "x"), ("uv.toml", "x"), ("pyproject.toml", "[tool.uv]\npython-downloads = 'x'\n"),
+     (".python-version", "x"), ("pyproject.toml", "tool.uv.pip.python = './x'\n"),
+     ("pyproject.toml", "[ tool . uv ]\n"), ("pyproject.toml", "[tool]\nuv = {pip = {python = './x'}}\n"),
+     ("pyproject.toml", '[tool."\\u0075v".pip]\npython = "./x"\n'), ("pyproject.toml", "not [ toml"),
+     ("pyproject.toml", "#" * 100_000 + "\n[tool.uv]\n")],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["uv python list", "uv pip list", "uv pip show x", "uv pip freeze"])
 def test_uv_is_asked_where_it_would_use_the_environment_or_settings_of_the_project(
-    tmp_path: Path, name: str, content: str
+    tmp_path: Path, name: str, content: str, command: str
 ) -> None:
     project = tmp_path / "project"
     project.mkdir()
     engine = create_engine(project)
     (project / "pyproject.toml").write_text("[project]\nname = 'a'\n")
-    assert decide_command(engine, "uv python list") == "allow"
+    assert decide_command(engine, command) == "allow"
     (project / name).parent.mkdir(parents=True, exist_ok=True)
     (project / name).write_text(content)
-    assert decide_command(engine, "uv python list") == "ask"
+    assert decide_command(engine, command) == "ask"
     assert decide_command(engine, "uv --version") == "allow"

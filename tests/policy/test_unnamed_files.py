@@ -110,3 +110,54 @@ def test_a_rule_for_all_files_forbids_changes_by_commands(project: Path) -> None
         assert decide_command(engine, command) != "allow", command
     bare = create_engine(project, "bypassPermissions", deny="Edit")
     assert decide_command(bare, "touch a") == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["ssh -E config.yaml h", "ssh -vEconfig.yaml h", "ssh -o 'UserKnownHostsFile config.yaml' h",
+     "ssh -oUserKnownHostsFile=config.yaml h", "ssh -M -S src/sock h", "autossh -E config.yaml h",
+     "fakeroot -s config.yaml ls", "xvfb-run -e config.yaml ls", "daemonize -o config.yaml /bin/ls",
+     "tmux -S src/sock new", "logsave config.yaml ls", "gdb -batch -ex 'set logging file config.yaml'",
+     "socat -u TCP:h:1 CREATE:config.yaml", "socat -u TCP:h:1 OPEN:config.yaml,creat",
+     "ncat -x config.yaml h 1",
+     "ansible localhost -m lineinfile -a 'path=config.yaml line=x'",
+     "aws lambda invoke --function-name f config.yaml",
+     "ansible localhost -m file -a '{\"path\": \"config.yaml\", \"state\": \"absent\"}'",
+     "aws s3api get-object --bucket b --key k src/x", "ffmpeg -i a.mp4 -progress config.yaml -f null -",
+     "ffmpeg -i a.mp4 -f tee '[f=mp4]config.yaml|x.mp4'", "FFREPORT=file=config.yaml ffmpeg -i a.mp4 x.mp4",
+     "openssl s_client -connect h:443 -keylogfile config.yaml", "docker run --cidfile config.yaml a",
+     "docker build --iidfile config.yaml docs", "coverage run --data-file=config.yaml tool.py",
+     "gunicorn -p config.yaml app", "robot -l config.yaml tests"],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["deny", "ask"])
+def test_a_client_that_names_its_output_in_its_own_way_is_asked(
+    project: Path, command: str, kind: str
+) -> None:
+    engine = create_engine(project, "bypassPermissions", **{kind: "Edit(config.yaml) Edit(src/**)"})
+    assert decide_command(engine, command) == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["ssh h cat src/main.py", "ssh -i src/key h uptime", "ssh -F config.yaml h", "fakeroot -- ls src",
+     "xvfb-run -a pytest src", "tmux -f config.yaml new", "gdb -x src/main.py a.out",
+     "ffmpeg -i src/a.mp4 b.mp4",
+     "aws s3api put-object --body file://src/a", "openssl x509 -in src/a.pem",
+     "docker run --env-file src/e a",
+     "gunicorn -c src/conf.py app"],
+)  # fmt: skip
+def test_a_client_that_reads_a_file_which_it_may_not_change_is_not_asked(project: Path, command: str) -> None:
+    engine = create_engine(project, "bypassPermissions", deny="Edit(config.yaml) Edit(src/**)")
+    assert decide_command(engine, command) == "allow"
+
+
+@pytest.mark.parametrize("command", ["cd", "cd; ls", "cd -- && ls", "cd -P; cat .profile"])
+def test_a_change_to_the_home_directory_without_naming_it_is_asked(project: Path, command: str) -> None:
+    assert decide_command(create_engine(project), command) == "ask"
+
+
+def test_code_of_a_program_that_is_not_listed_is_searched_for_forbidden_commands(project: Path) -> None:
+    engine = create_engine(project, "bypassPermissions", deny="Bash(shred:*)")
+    assert decide_command(engine, "mlr -n put 'end{print system(\"shred x\")}'") != "allow"
+    assert decide_command(engine, 'newtool \'exec["shred", "x"]\'') != "allow"
+    assert decide_command(engine, "mlr -n put 'end{print system(\"ls\")}'") == "allow"

@@ -135,6 +135,39 @@ _INPUT_FLAG_PROGRAMS = frozenset(
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Programs for which some of these flags mean something else."""
+_OUTPUT_NAMERS: dict[str, tuple[frozenset[str], bool]] = {
+    name: (frozenset(inputs.split()), is_runner)
+    for names, inputs, is_runner in (
+        ("ssh autossh mosh", "-i -F -I", True),
+        ("fakeroot fakechroot", "-i -l --lib", True),
+        ("xvfb-run start-stop-daemon daemonize daemon chpst softlimit", "-x --exec --startas", True),
+        ("tmux screen dtach abduco", "-f -c", True),
+        ("proot bwrap firejail", "--ro-bind --profile --seccomp", True),
+        ("logsave lckdo", "", False),
+        ("gdb lldb", "-x -s -e -c -p --command --symbols --exec --core", False),
+        ("socat ncat nc netcat telnet", "", False),
+        ("ansible", "-i -M --inventory --module-path --vault-password-file --private-key --key-file", False),
+        ("aws gcloud az", "", False),
+        ("ffmpeg ffprobe", "-i -attach -filter_script -filter_complex_script -fpre", False),
+        (
+            "openssl",
+            "-in -inkey -key -cert -certfile -CA -CAfile -CApath -CAkey -config -signer -recip -rand -passin"
+            " -kfile -sigfile -signature -verify -prverify -extfile -chainCAfile -dhparam -paramfile",
+            False,
+        ),
+        ("gunicorn hypercorn uvicorn", "-c --config --env-file --certfile --keyfile --app-dir", True),
+        ("celery", "-A --app --workdir -b", True),
+        ("robot", "-A --argumentfile -V --variablefile -P --pythonpath", True),
+        ("mysql", "--defaults-file --defaults-extra-file --ssl-key --ssl-cert --ssl-ca", False),
+    )
+    for name in names.split()
+}
+"""Programs that run commands or read files, but also write files that other words name.
+
+The values of these flags are inputs. For a runner, the words after the first operand are its command.
+"""
+_NAMED_PART = re.compile(r"[=:,;|\[\]{}()\s\"']+")
+_MAX_BUNDLED_FLAGS = 5
 _IN_PLACE_FLAG = re.compile(r"-[a-zA-Z0-9]*i(?:\..*|[a-z]*)")
 """Flag with which perl and ruby change files."""
 _CHECK_FLAGS = {
@@ -238,7 +271,7 @@ _READING_WORDS: dict[str, frozenset[str]] = {
 """Words of git commands with which they leave the files as they are."""
 _FLAG = re.compile(r"(--?[A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
 _FLAG_WORD = re.compile(r"[-_.]")
-_VALUE_PART = re.compile(r"[=:,;]")
+_VALUE_PART = re.compile(r"[=:,;\s]")
 _OUTPUT_WORD = re.compile(
     r"out.*|junit.*|reports?|log.*|dump.*|save.*|export.*|write.*|dest.*|result.*|html|xml|json|csv|sarif|lcov"
     r"|(?:base)?(?:tmp|temp).*|cache.*|target|record.*|artifacts?|emit|trace|snapshots?|downloads?|pidfile|db|o|O|site|public|dist"
@@ -319,6 +352,7 @@ def iter_possible_changed_paths(part: SimpleShellCommand, *, is_closed: bool) ->
     words = _use_module_as_program(part.words or part.argv or ())
     name = get_program_name(words) if words else ""
     yield from _list_own_files(name, words)
+    yield from _iter_named_outputs(name, words)
     if _is_only_checking(name, words):
         return
     is_code_runner = name in INTERPRETERS or name.startswith("python")
@@ -352,6 +386,24 @@ def iter_possible_changed_paths(part: SimpleShellCommand, *, is_closed: bool) ->
             attached = token[1:] if token[:1] in ("w", "W") else token.lstrip("-")[1:]
             if not GLOB.search(attached):
                 yield attached
+
+
+def _iter_named_outputs(name: str, words: Sequence[str | None]) -> Iterator[str]:
+    """Yield what may be a file that a program writes: words, values in them, and values after flags."""
+    if name not in _OUTPUT_NAMERS:
+        return
+    inputs, is_runner = _OUTPUT_NAMERS[name]
+    previous = ""
+    for word in words[1:]:
+        if is_runner and (word == "--" or not (word or "-").startswith("-")) and previous[:1] != "-":
+            return
+        if word and previous not in inputs and "file://" not in word:
+            yield word
+            yield from filter(None, _NAMED_PART.split(word))
+            if word[0] == "-" and word[1:2] != "-":
+                # As in `-vEFILE`.
+                yield from (word[start:] for start in range(2, min(len(word), 2 + _MAX_BUNDLED_FLAGS)))
+        previous = word or ""
 
 
 def _use_module_as_program(words: tuple[str | None, ...]) -> tuple[str | None, ...]:
@@ -496,6 +548,9 @@ def _is_output_flag(name: str, *, has_wide_names: bool) -> bool:
     parts = _FLAG_WORD.split(name.lstrip("-").lower())
     if any(map(_OUTPUT_WORD.fullmatch, parts)):
         return True
+    if name.endswith("file") and name.lstrip("-") != "file":
+        # As in `--cidfile` and `--data-file`.
+        return not any(map(_CERTAIN_INPUT_WORD.match, parts))
     return has_wide_names and not any(map(_INPUT_WORD.fullmatch, parts))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -155,17 +156,27 @@ def _judge_go(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str 
 
 def _judge_uv(part: SimpleShellCommand, resolve: ResolvePath, root: str) -> str | None:
     """Return why uv needs approval: it starts the Python of the project, or obeys its settings."""
-    if part.words[1:2] != ("python",):
+    if part.words[1:2] not in (("python",), ("pip",)):
         return None
     try:
         for path in _iter_files_above(part, resolve, _UV_FILES):
-            if not path.endswith("pyproject.toml") or b"[tool.uv" in _read_settings(path):
+            if not path.endswith("pyproject.toml") or _may_have_uv_settings(_read_settings(path)):
                 return format_policy_notice("uv_environment", path=escape_filename(path))
     except WorkspaceError as error:
         return str(error)
     except OSError as error:
         return format_policy_notice("uv_environment", path=error.strerror)
     return None
+
+
+def _may_have_uv_settings(text: bytes) -> bool:
+    """Return False if a `pyproject.toml` certainly has no table `tool.uv`, however it is written."""
+    if len(text) >= _MAX_SETTINGS_BYTES:
+        return True
+    try:
+        return "uv" in tomllib.loads(text.decode()).get("tool", {})
+    except (ValueError, TypeError):
+        return True
 
 
 def _iter_files_above(part: SimpleShellCommand, resolve: ResolvePath, names: Sequence[str]) -> Iterator[str]:

@@ -259,6 +259,18 @@ EFFECTS: dict[tuple[str, str], tuple[CommandEffect, ...]] = {
         _make_effect("git push", word="dcommit|branch|tag"),
         _make_effect("git pull", word="rebase"),
     ),
+    ("git", "annex"): (
+        _make_effect("git push | git pull", word="sync|assist|push|pull|satisfy"),
+        _make_effect("git push", word="copy|move|export|transferkey"),
+    ),
+    ("git", "subrepo"): (_make_effect("git push", word="push"), _make_effect("git pull", word="pull|clone")),
+    ("git", "flow"): (_make_effect("git push", word="publish|push|finish|delete"),),
+    ("git", "branchless"): (_make_effect("git push", word="submit"),),
+    **{("git", name): (_make_effect("git push | git pull"),) for name in ("town", "machete")},
+    **{
+        ("git", name): (_make_effect("git push"),)
+        for name in ("review", "publish", "release", "delete-branch")
+    },
     ("git", "p4"): (_make_effect("git push", word="submit"), _make_effect("git pull", word="rebase|sync")),
     **{
         ("git", f"remote-{name}"): (_make_effect("git push | git fetch"),)

@@ -35,7 +35,7 @@ _MAKES = frozenset({"make", "gmake"})
 _MAKE_SHELL = re.compile(r"\$[({]shell ([^()]*)")
 _INPUT_RUNNERS = frozenset({"at", "batch", "crontab"})
 """Programs that run what they read."""
-_PACKAGE_MANAGERS = (("npm",), ("pnpm",), ("yarn",))
+PACKAGE_MANAGERS = (("npm",), ("pnpm",), ("yarn",))
 _SCRIPT_WORDS = frozenset({"env", "pkg"})
 _COPIERS = COPYING_COMMANDS | {"install", "rsync"}
 _OTHER_PROGRAMS = frozenset({"git", "tar", "dd", "rsync", "install", "scp", "truncate"})
@@ -78,7 +78,7 @@ def list_inner_parts(part: SimpleShellCommand, home: str) -> tuple[SimpleShellCo
 
 def _runs_package_script(part: SimpleShellCommand) -> bool:
     """Return True for `npm run env`, which runs any command, and `npm pkg set`, which makes one for later."""
-    return part.words[:1] in _PACKAGE_MANAGERS and not _SCRIPT_WORDS.isdisjoint(part.words[1:])
+    return part.words[:1] in PACKAGE_MANAGERS and not _SCRIPT_WORDS.isdisjoint(part.words[1:])
 
 
 @lru_cache(maxsize=128)

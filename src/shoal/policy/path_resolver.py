@@ -46,7 +46,8 @@ class PathResolver:
             self._home: str = home._home
         else:
             self._home = "" if home is None else f"{os.path.realpath(home)}/"
-        own_directory = f"{self._home}shoal/"
+        # In lower case: the file system may ignore case.
+        own_directory = f"{self._home}shoal/".lower()
         self._secrets = (
             f"{own_directory}keys/",
             f"{own_directory}credentials.json",
@@ -60,7 +61,12 @@ class PathResolver:
 
         Raises `WorkspaceError` with a text for the model.
         """
-        path = self._make_absolute_path(text)
+        cwd = self._workspace.cwd
+        if cwd is not self._cwd:
+            self._cwd, self._cwd_text = cwd, f"{cwd}/"
+        path = _join_plain_path(self._cwd_text, text) if ".." not in text else None
+        if path is None:
+            path = self._make_absolute_path(text)
         try:
             kind = (self._check_path or self._load_symlink_free_checker())(path)
         except UnicodeEncodeError:
@@ -101,7 +107,7 @@ class PathResolver:
 
     def is_shoal_secret_file(self, real: str) -> bool:
         """Return True for Shoal's keys and credentials; a dot file is left by a writer that died."""
-        return self.has_home and f"{real}/".startswith(self._secrets)
+        return bool(self._home) and f"{real}/".lower().startswith(self._secrets)
 
     @property
     def has_home(self) -> bool:
@@ -123,11 +129,9 @@ class PathResolver:
         return bool(self._home) and f"{real}/".startswith(self._home)
 
     def _make_absolute_path(self, text: str) -> str:
-        """Return the path as the tools find it, without following links."""
+        """Return a path that is not plain as the tools find it, without following links."""
         if ".." in text:
             _refuse_symlink_parent(self._workspace, text)
-        elif (path := _join_plain_path(self._get_cwd_prefix(), text)) is not None:
-            return path
         path = str(self._workspace.resolve_path(text))
         return path[1:] if path.startswith("//") else path
 
@@ -171,7 +175,10 @@ class CommandPathResolver:
     def list_real_paths(self, path: str) -> tuple[str, ...]:
         """Return the real path, or those that an ambiguous path may mean to different programs."""
         try:
-            return (self.resolve_path(path)[0],)
+            found = self._resolved.get(path)
+            if found is None:
+                found = self._resolved[path] = self._paths.resolve_path(path)
+            return found[:1]
         except WorkspaceError:
             return self._paths.list_possible_paths(path)
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from shoal.core.agents.subagents import OTHER_MACHINE_PREFIX, OTHER_SESSION_PREFIX
 from shoal.core.extensions.skills import is_full_or_unprefixed_skill_name
+from shoal.policy.case_insensitive_paths import ForbiddingPathPattern
 from shoal.policy.command_rules import ShellCommandRules
 from shoal.policy.path_patterns import convert_path_pattern_to_regex, deepen_forbidding_pattern
 from shoal.policy.permission_rules import (
@@ -40,7 +41,9 @@ class FilePathPermissionRules:
         self, rules: Iterable[ToolPermissionRule], roots: Sequence[str], home: str, *, forbids: bool = False
     ) -> None:
         self.bare: ToolPermissionRule | None = None
-        self._each: list[tuple[re.Pattern[str], ToolPermissionRule]] = []
+        self._each: list[tuple[re.Pattern[str] | ForbiddingPathPattern, ToolPermissionRule]] = []
+        combined: list[str] = []
+        is_plain = True
         for rule in rules:
             if rule.pattern is None:
                 self.bare = self.bare or rule
@@ -48,29 +51,37 @@ class FilePathPermissionRules:
                 text = deepen_forbidding_pattern(rule.pattern) if forbids else rule.pattern
                 bases = roots if rule.anchor is None else (rule.anchor,)
                 expressions = dict.fromkeys(convert_path_pattern_to_regex(text, base, home) for base in bases)
-                self._each.append(
-                    (_compile_path_regex("|".join(f"(?:{each})" for each in expressions)), rule)
-                )
-        self._any = _compile_path_regex("|".join(f"(?:{each.pattern})" for each, _ in self._each))
+                expression = "|".join(f"(?:{each})" for each in expressions)
+                combined.append(f"(?:{expression})")
+                if forbids:
+                    pattern = ForbiddingPathPattern(expression)
+                    is_plain = is_plain and pattern.is_plain
+                    self._each.append((pattern, rule))
+                else:
+                    self._each.append((_compile_path_regex(expression), rule))
+        self._any = _compile_path_regex("|".join(combined), ignores_case=forbids) if is_plain else None
+        """Matches every path of ASCII characters that a rule may be about."""
         self.is_empty = not self._each and self.bare is None
         self.find_match: Callable[[str], ToolPermissionRule | None] = (
             lru_cache(maxsize=1024)(self._find_uncached_match) if self._each else _match_nothing
         )
         """Returns the first rule whose pattern matches; cached by path text, since few paths recur often."""
+        self.find_rule = self.find_match if self.bare is None else self._find_bare_rule
+        """Returns the rule about every file, or else the first whose pattern matches."""
         self.find_match_once = self._find_uncached_match if self._each else _match_nothing
         """Does the same without a cache, for the paths of shell commands: most of them are new."""
 
     def _find_uncached_match(self, path: str) -> ToolPermissionRule | None:
-        if self._any.fullmatch(path) is None:
+        if self._any is not None and self._any.fullmatch(path) is None and path.isascii():
             return None
-        return next(rule for pattern, rule in self._each if pattern.fullmatch(path))
+        return next((rule for pattern, rule in self._each if pattern.fullmatch(path)), None)
 
     @property
     def first_patterned_rule(self) -> ToolPermissionRule | None:
         return self._each[0][1] if self._each else None
 
-    def find_rule(self, path: str) -> ToolPermissionRule | None:
-        return self.bare or self.find_match(path)
+    def _find_bare_rule(self, path: str) -> ToolPermissionRule | None:
+        return self.bare
 
 
 class FilePermissionRuleTable:
@@ -263,8 +274,8 @@ def _select_read_rules(rules: Iterable[ToolPermissionRule]) -> list[ToolPermissi
     return [rule for rule in rules if any(map(rule.applies_to_tool, READ_TOOLS))]
 
 
-def _compile_path_regex(expression: str) -> re.Pattern[str]:
-    return re.compile(expression, re.DOTALL)
+def _compile_path_regex(expression: str, *, ignores_case: bool = False) -> re.Pattern[str]:
+    return re.compile(expression, re.DOTALL | re.IGNORECASE if ignores_case else re.DOTALL)
 
 
 def _is_server_match(rule: ToolPermissionRule, server: object) -> bool:

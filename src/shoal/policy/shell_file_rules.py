@@ -20,7 +20,7 @@ from shoal.policy.changed_files import (
 from shoal.policy.git_contents import find_git_contents, list_tracked_files
 from shoal.policy.included_files import find_unseen_includer
 from shoal.policy.incoming_files import list_incoming_files
-from shoal.policy.inner_parts import list_inner_parts
+from shoal.policy.inner_parts import PACKAGE_MANAGERS, list_inner_parts
 from shoal.policy.path_resolver import CommandPathResolver
 from shoal.policy.permission_rules import ToolPermissionRule
 from shoal.policy.policy_texts import format_policy_notice
@@ -46,6 +46,7 @@ REMOVERS = frozenset({"rm", "rmdir"})
 _PROCESS_FILE = re.compile(r"/+proc/+[^/]+/+(?:cwd|root|fd|map_files|task)(?:/|$)|/+dev/+fd/.*\.\.")
 """Paths that lead to other files in the process that opens them."""
 _ASSIGNED_PATH = re.compile(r"(?:^|[\s;&|(])[A-Z][A-Z0-9_]*=(?:\"([^\"`]*)\"|'?([^\s\"'`;&|)]+))")
+_ASSIGNED_PART = re.compile(r"[:=,]")
 _CURRENT_DIRECTORY = re.compile(r"\$\{?PWD\}?|\$\(pwd\)")
 
 
@@ -72,7 +73,9 @@ class ShellFileRuleChecker:
             found = self._check_files_against_rules(part, tables)
             if found is not None and found.verdict == "deny":
                 return found
-            doubt = doubt or found or self._check_inner_parts(part, tables)
+            doubt = doubt or found
+            if doubt is None and (part.code or part.words[:1] in PACKAGE_MANAGERS):
+                doubt = self._check_inner_parts(part, tables)
         if doubt is not None or not may_include:
             return doubt
         return self._check_included_files(analysis, tables) or self._check_written_texts(
@@ -113,7 +116,7 @@ class ShellFileRuleChecker:
         if table.forbids_nothing or all(part.read_only for part in analysis.parts):
             return None
         for match in _ASSIGNED_PATH.finditer(command):
-            for value in filter(None, (match[1] or match[2]).split(":")):
+            for value in filter(None, _ASSIGNED_PART.split(match[1] or match[2])):
                 path = _CURRENT_DIRECTORY.sub(self._paths.root, value)
                 part = SimpleShellCommand(text=match[0].strip(), argv=None)
                 rule = self._find_possible_file_rule(part, path, table)
@@ -150,7 +153,8 @@ class ShellFileRuleChecker:
                 if found is not None and found.verdict == "deny":
                     return found
                 doubt = doubt or found
-        return doubt or self._check_searched_files(part, tables) or self._check_changed_files(part, tables)
+        doubt = doubt or self._check_searched_files(part, tables)
+        return doubt if doubt is not None or part.read_only else self._check_changed_files(part, tables)
 
     def _check_searched_files(
         self, part: SimpleShellCommand, tables: PermissionRuleTables
@@ -190,9 +194,10 @@ class ShellFileRuleChecker:
     def _check_changed_files(
         self, part: SimpleShellCommand, tables: PermissionRuleTables
     ) -> ShellCommandPartDecision | None:
-        """Check files it may change: named by its words, in directories, or tracked by git."""
+        """Check files that a command which is not read-only may change: named by its words, in directories,
+        or tracked by git."""
         table, unchangeable = tables.shell_write_rules, tables.unchangeable_files
-        if table.forbids_nothing or part.read_only:
+        if table.forbids_nothing:
             return None
         rule = self._find_unnamed_change_rule(part, tables)
         places = list_places(part)

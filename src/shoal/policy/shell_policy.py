@@ -79,7 +79,7 @@ from shoal.policy.wildcards import GLOB, TooManyDirectoryEntriesError, has_odd_n
 from shoal.policy.written_scripts import add_written_scripts
 
 _QUOTED_WILDCARD = re.compile(r"\[([*?\[])\]")
-_KEY_WORDS = ("keys", "credentials")
+_KEY_WORDS = re.compile(r"keys|credentials", re.IGNORECASE)
 MAX_COMMAND_LENGTH = 100_000
 """Maximum length; the system accepts little more in one argument, and nobody can review a longer one."""
 _MAY_REMOVE = re.compile(r"\br\W*m|rmdir|delete|\\[xu0-7]|[`$]\(?")
@@ -140,7 +140,7 @@ class ShellCommandPermissionDecider:
         if (
             bypasses
             and not self._has_forbidding_rules(tables)
-            and not any(word in command for word in _KEY_WORDS)
+            and not _KEY_WORDS.search(command)
             and not _MAY_REMOVE.search(command)
         ):
             return AllowDecision("permissions are skipped")
@@ -179,7 +179,7 @@ class ShellCommandPermissionDecider:
     def _keep_allowed_part(self, decision: ShellCommandPartDecision) -> None:
         """Keep the decision about a command that depends on its words alone."""
         part = decision.part
-        if decision.rule is None and is_kept_command(part) and _has_no_files(part):
+        if is_kept_command(part) and _has_no_files(part):
             if len(self._allowed_parts) >= _MAX_ALLOWED_PARTS:
                 self._allowed_parts.clear()
             self._allowed_parts[id(part)] = part
@@ -260,7 +260,7 @@ class ShellCommandPermissionDecider:
     ) -> ShellCommandPartDecision | None:
         """Return the decision of a deny rule, or else an ask rule, about any part; a possible match asks."""
         doubt = self._check_shoal_key_access(analysis.parts)
-        if doubt is None and not analysis.are_paths_known and any(word in command for word in _KEY_WORDS):
+        if doubt is None and not analysis.are_paths_known and _KEY_WORDS.search(command):
             part = SimpleShellCommand(text=command, argv=None)
             doubt = ShellCommandPartDecision(
                 part=part, verdict="ask", reason=format_policy_notice("unclear_files")
@@ -347,9 +347,12 @@ class ShellCommandPermissionDecider:
             objection = self._find_unpacking_objection(parts) or self._find_line_objection(decisions)
             if objection:
                 return AskDecision(objection)
+        rule_decision = None
         for each in decisions:
-            self._keep_allowed_part(each)
-        rule_decision = next((each for each in decisions if each.rule is not None), None)
+            if each.rule is not None:
+                rule_decision = rule_decision or each
+            elif not each.part.reads and not each.part.writes:
+                self._keep_allowed_part(each)
         return (
             AllowDecision(
                 "edits in the working directories are accepted"
@@ -387,7 +390,10 @@ class ShellCommandPermissionDecider:
             return str(error)
 
     def _may_obey_written_settings(self, parts: tuple[SimpleShellCommand, ...]) -> bool:
-        if not any(part.words and get_checkout_judge(part.words) is not None for part in parts):
+        for part in parts:
+            if part.words and get_checkout_judge(part.words) is not None:
+                break
+        else:
             return False
         if any(map(runs_python_module, parts)) and any(map(may_write_python_module, parts)):
             return True

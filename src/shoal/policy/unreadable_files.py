@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
+from shoal.policy.case_insensitive_paths import ForbiddingPathPattern, is_same_or_below
 from shoal.policy.path_patterns import (
     convert_path_pattern_to_regex,
     deepen_forbidding_pattern,
@@ -182,7 +183,7 @@ _CODE_TOKEN = re.compile(r"[^\s'\"`;|&<>(){}\[\],=@:$]+")
 class _UnreadablePathPattern(Struct, frozen=True):
     anchor: str
     exact: bool
-    expression: re.Pattern[str]
+    expression: ForbiddingPathPattern
     rule: ToolPermissionRule
 
 
@@ -195,7 +196,7 @@ class UnreadableFileRules:
             text = deepen_forbidding_pattern(rule.pattern or "")
             for root in roots:
                 anchor, exact = find_path_pattern_anchor(text, root, home)
-                expression = re.compile(convert_path_pattern_to_regex(text, root, home), re.DOTALL)
+                expression = ForbiddingPathPattern(convert_path_pattern_to_regex(text, root, home))
                 self._patterns.append(_UnreadablePathPattern(anchor, exact, expression, rule))
 
     def find_rule_below(self, directory: str) -> ToolPermissionRule | None:
@@ -553,12 +554,12 @@ def find_glob_base(path: str) -> str:
 
 def _get_inner_path(directory: str, anchor: str) -> str | None:
     """Return the path that is inside the other, or None."""
-    if f"{anchor}/".startswith(f"{directory.rstrip('/')}/"):
+    if is_same_or_below(anchor, directory):
         return anchor
-    return directory if f"{directory}/".startswith(f"{anchor.rstrip('/')}/") else None
+    return directory if is_same_or_below(directory, anchor) else None
 
 
-def _iter_matching_paths(start: str, expression: re.Pattern[str], limit: int) -> Iterator[str]:
+def _iter_matching_paths(start: str, expression: ForbiddingPathPattern, limit: int) -> Iterator[str]:
     """Yield the topmost matching paths from here on; links are followed."""
     if not os.path.lexists(start):
         return

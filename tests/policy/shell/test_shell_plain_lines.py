@@ -7,11 +7,13 @@ import re
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from bash_trace import find_unanalyzed, trace_commands
 from command_corpora import load_bypasses, load_harmless
 from shoal.policy.shell.command_analysis import analyze_shell_command
 from shoal.policy.shell.plain_lines import parse_plain_command_line
+from shoal.policy.shell.readonly_table import load_readonly_command_table
 
 _BARE = """
     cat grep sort tee rm git log cd find xargs env sudo time timeout sh bash eval exec nohup command test set
@@ -103,3 +105,19 @@ def test_the_fast_path_agrees_with_the_parser_on_the_corpora():
 def test_every_other_line_is_left_to_the_parser(line):
     signs = str.maketrans({"⏎": "\n", "⇥": "\t", "¦": "|"})
     assert parse_plain_command_line(line.translate(signs)) is None
+
+
+@pytest.mark.spec("PRM-05")
+@pytest.mark.parametrize(
+    "rest",
+    ["", " a1", " a1 src/b a1", " ./a1 .hidden 5", " +5 a1", " @a1", " :a1", " -n a1", " a1 -o b1",
+     " version", ' "a 1" b1', " ../a1", " /etc/passwd", " a1 2>/dev/null"],
+)  # fmt: skip
+def test_every_program_of_the_table_is_judged_alike_with_and_without_the_parser(rest: str) -> None:
+    for name in (*load_readonly_command_table(), "tee", "nohup", "env", "sh", "eval", "cd", "newtool"):
+        for line in (f"{name}{rest}", f"{name}{rest} | {name}{rest} > o1"):
+            found, parsed = analyze_shell_command(line), _analyze_with_parser(line)
+            assert (found.trouble, found.is_complete) == (parsed.trouble, parsed.is_complete), line
+            assert [replace(part, text="") for part in found.parts] == [
+                replace(part, text="") for part in parsed.parts
+            ], line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,9 @@ _analyze_once = lru_cache(maxsize=256)(_analyze_for_home)
 
 
 def _analyze(command: str) -> ShellCommandAnalysis:
-    walker_class, unjudgeable = _load_syntax_walker()
+    walker_class, unjudgeable, list_reading_commands = _load_syntax_walker()
+    if (known_parts := list_reading_commands(command)) is not None:
+        return ShellCommandAnalysis(parts=known_parts)
     walker = walker_class()
     broken: str | None = None
     try:
@@ -75,12 +78,17 @@ def _analyze(command: str) -> ShellCommandAnalysis:
 
 
 @cache
-def _load_syntax_walker() -> tuple[type[ShellSyntaxWalker], type[UnjudgeableCommandError]]:
+def _load_syntax_walker() -> tuple[
+    type[ShellSyntaxWalker],
+    type[UnjudgeableCommandError],
+    Callable[[str], tuple[SimpleShellCommand, ...] | None],
+]:
     """Import on the first command: a session that runs none does not pay for the parser and its tables."""
+    from shoal.policy.shell.plain_lines import list_reading_commands
     from shoal.policy.shell.shell_syntax import UnjudgeableCommandError
     from shoal.policy.shell.syntax_walker import ShellSyntaxWalker
 
-    return ShellSyntaxWalker, UnjudgeableCommandError
+    return ShellSyntaxWalker, UnjudgeableCommandError, list_reading_commands
 
 
 def _mark_shadowed_by_function(part: SimpleShellCommand, functions: set[str]) -> SimpleShellCommand:

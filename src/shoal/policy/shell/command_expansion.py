@@ -24,7 +24,7 @@ from shoal.policy.shell.run_text import find_run_text
 from shoal.policy.shell.shell_directories import PossibleShellDirectories
 from shoal.policy.shell.shell_syntax import UnjudgeableCommandError
 from shoal.policy.shell.shell_words import FOUND_PATHS, ShellWord
-from shoal.policy.shell.simple_commands import SimpleShellCommand
+from shoal.policy.shell.simple_commands import SimpleShellCommand, shell_home
 from shoal.policy.shell.wrapper_commands import (
     SHELLS,
     WRAPPERS,
@@ -242,12 +242,10 @@ def _expand_cd_command(found: UnexpandedShellCommand, walk: ShellSyntaxWalkState
     if directories.may_have_moved and _SUCCESSES.fullmatch(walk.text):
         # This one is reached only if the `cd` before it succeeded.
         directories = PossibleShellDirectories(directories.candidates[1:])
-    reads = (
-        directories.resolve_paths(operands)
-        if is_plain
-        else walk.directories.resolve_paths((ShellWord(None),))
-    )
-    walk.directories.add_cd_target((operands[0] if operands else None) if is_plain else ShellWord(None))
+    # Without an operand, it changes to the home directory.
+    target = (operands[0] if operands else ShellWord(shell_home.get())) if is_plain else ShellWord(None)
+    reads = (directories if is_plain else walk.directories).resolve_paths((target,))
+    walk.directories.add_cd_target(target)
     _append_simple_command(
         replace(found, reads=(*found.reads, *reads)),
         walk,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 
 from msgspec.structs import replace
 
@@ -89,6 +90,16 @@ def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -
         return table_judge(words, reader)
     verdict = _add_output_files_to_verdict(name, words, judge_readonly_usage(name, words, reader))
     return _add_other_reads(name, words, verdict) if name in _READING_MORE else verdict
+
+
+@cache
+def is_plain_reader(name: str) -> bool:
+    """Return True if a command whose words are no flags only reads the files that they name."""
+    usage = load_readonly_command_table().get(name)
+    if usage is None or usage.operands != "paths" or usage.subs or usage.needs or not usage.alone:
+        return False
+    judged = (program_judges.PROGRAM_JUDGES, program_judges.TABLE_JUDGES, WRITING_COMMANDS, _READING_MORE)
+    return not any(name in names for names in (*judged, SHORT_VERSION_FLAGS)) and name != "git"
 
 
 def _add_other_reads(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from shoal.policy.shell.program_judges import is_harmless_shell_variable
 from shoal.policy.shell.readonly_usage import parse_command_options
 from shoal.policy.shell.shell_words import ShellWord
 
@@ -16,6 +17,11 @@ _EXPRESSION = re.compile(r"[A-Za-z0-9_\s+*/%()<>=!&|^~?:,$#{}\x02.-]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _POSITIONAL = re.compile(r"\$\{?(?:[1-9@*!_]|\$\()")
 _PLAIN_SUBSCRIPT = re.compile(r"\[([A-Za-z0-9_$@*+-]*)\]")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$(?=[A-Za-z_])")
+_COUNTING = re.compile(r"[A-Za-z0-9_ \t+*/%()<>=!&|?:,\x02-]*")
+"""Signs of an expression that only computes with numbers and variables."""
+_COUNTED_NAME = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z_][A-Za-z0-9_]*")
+_SET_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[ \t]*(?:[-+*/%&|]|<<|>>)?=(?!=)")
 _INTEGERS = frozenset(
     """
     RANDOM SRANDOM SECONDS LINENO OPTIND HISTCMD EPOCHSECONDS BASHPID BASH_SUBSHELL PPID UID EUID
@@ -34,6 +40,22 @@ class ShellVariables:
         self._values: list[tuple[str, str | None]] = []
         self._evaluated: set[str] = set()
         self._is_unknown_evaluated = False
+        self._counted: dict[str, str] = {}
+
+    @property
+    def unproven_expression(self) -> str | None:
+        """Return an expression unless the command line gives all its variables harmless values."""
+        pending, seen = list(self._counted.items()), set(self._counted)
+        while pending:
+            name, text = pending.pop()
+            values = [value for each, value in self._values if each == name]
+            if not values or any(value is None or not _EXPRESSION.fullmatch(value) for value in values):
+                return text
+            # Names in a value are evaluated with it.
+            new_names = {each for value in values for each in _COUNTED_NAME.findall(value or "")} - seen
+            seen |= new_names
+            pending.extend((each, text) for each in new_names)
+        return None
 
     @property
     def may_run_text(self) -> bool:
@@ -64,6 +86,18 @@ class ShellVariables:
             self._is_unknown_evaluated = True
         else:
             self.add_value(name, None)
+
+    def is_counting(self, expression: str) -> bool:
+        """Return True for numbers and made-up variables; `unproven_expression` tells later if their
+        values are harmless too."""
+        text = _VARIABLE.sub(r"\1", expression)
+        names = _COUNTED_NAME.findall(text)
+        if not _COUNTING.fullmatch(text) or not all(map(is_harmless_shell_variable, names)):
+            return False
+        for name in _SET_NAME.findall(text):
+            self.add_value(name, "0")
+        self._counted.update(dict.fromkeys(names, expression))
+        return True
 
     def add_expression(self, text: str | None) -> None:
         """Record an expression that bash evaluates."""

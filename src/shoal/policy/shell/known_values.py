@@ -27,7 +27,8 @@ _SETTERS = re.compile(
 """Constructs that can set a variable without naming it."""
 COUNTING_COMMAND = re.compile(
     r"wc -[lcwm]+(?: *< *[A-Za-z0-9_./-]+)?|nproc|date (?:-u )?\+%[A-Za-z%]+|id -[ug]|seq [0-9 ]+"
-    r"|grep -[a-zA-Z]*c[a-zA-Z]* (?:'[^'\n]*'|\"[^\"$`\n]*\"|[A-Za-z0-9_.-]+)"
+    r"|grep -[ivwxEFPhs]*c[ivwxEFPhs]* (?:'[^'\n]*'|\"[^\"$`\n]*\"|[A-Za-z0-9_.-]+)"
+    r"(?: [A-Za-z0-9_./][A-Za-z0-9_./-]*)?"
 )
 """Commands whose output is a number, so that it is harmless in an expression."""
 _REVISION = re.compile(

@@ -8,6 +8,7 @@ the parser, which reads these lines the same way.
 from __future__ import annotations
 
 import re
+from functools import cache, lru_cache
 
 from msgspec import Struct
 
@@ -16,11 +17,13 @@ from shoal.policy.shell.command_expansion import (
     UnexpandedShellCommand,
     expand_found_command,
 )
+from shoal.policy.shell.command_judge import is_plain_reader
 from shoal.policy.shell.evaluated_text import EVALUATING_BUILTINS
-from shoal.policy.shell.known_commands import RESERVED_WORDS
+from shoal.policy.shell.known_commands import RESERVED_WORDS, STATE_CHANGING_BUILTINS
 from shoal.policy.shell.redirections import add_redirect_target
 from shoal.policy.shell.shell_words import SIMPLE_WORD, ShellWord
 from shoal.policy.shell.simple_commands import SimpleShellCommand
+from shoal.policy.shell.wrapper_commands import SHELLS, WRAPPERS
 
 _ENDS = r"(?=[ ;]|\Z)"
 _IN_QUOTES = r"\"[ #%-\[\]-_a-~]*+\"|'[ -&(-~]*+'"
@@ -37,6 +40,12 @@ _QUOTE_MARK = "'"
 _MAX_LENGTH = 2_000
 _STATEFUL_COMMANDS = EVALUATING_BUILTINS | {"cd", "pushd", "popd", "chdir"}
 """Commands that tell the walk something about later commands."""
+_SPECIAL_NAMES = (
+    *(RESERVED_WORDS, STATE_CHANGING_BUILTINS, WRAPPERS, SHELLS, _STATEFUL_COMMANDS),
+    frozenset({"eval", "trap", "source", ".", "find"}),
+)
+"""Names of commands that the walk expands in another way."""
+_PATH_STARTS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./")
 _READONLY_COMMANDS: dict[str, SimpleShellCommand] = {}
 """Read-only commands at the top of plain lines by their text, which alone decides what they are."""
 _MAX_READONLY_COMMANDS = 1_000
@@ -52,6 +61,7 @@ class ParsedPlainCommandLine(Struct, frozen=True):
     target: str | None
 
 
+@lru_cache(maxsize=16)
 def parse_plain_command_line(text: str) -> ParsedPlainCommandLine | None:
     """Parse the line, or return None if it is not plain."""
     match = _LINE.fullmatch(text) if len(text) <= _MAX_LENGTH else None
@@ -91,6 +101,30 @@ def _restore_quoted_words(words: list[str], quoted: list[str]) -> tuple[str, lis
     return " ".join(words), values
 
 
+def list_reading_commands(text: str) -> tuple[SimpleShellCommand, ...] | None:
+    """Return the commands of a plain line of which each is known, or only reads the files that it names.
+
+    Return None for every other line, which needs the walk.
+    """
+    line = parse_plain_command_line(text)
+    if line is None or "xargs" in text:
+        return None
+    parts: list[SimpleShellCommand] = []
+    for command, words in line.commands:
+        part = _READONLY_COMMANDS.get(command) or _build_reading_command(command, words)
+        if part is None:
+            return None
+        parts.append(part)
+    if line.sign is not None:
+        target = line.target or ""
+        if len(parts) == 1 or target[0] == "/" or target[0] not in _PATH_STARTS:
+            return None
+        parts.append(
+            SimpleShellCommand(text=text, argv=(), writes=(target,), read_only=True, why="it redirects")
+        )
+    return tuple(parts)
+
+
 def add_plain_line_commands(
     text: str, line: ParsedPlainCommandLine, via: tuple[str, ...], walk: ShellSyntaxWalkState
 ) -> None:
@@ -101,9 +135,11 @@ def add_plain_line_commands(
     for index, (command, words) in enumerate(line.commands):
         if is_pipe:
             walk.piped_from = " | ".join(each for each, _ in line.commands[:index])
-        elif is_top and (part := _READONLY_COMMANDS.get(command)) and not walk.directories.may_have_moved:
-            walk.parts.append(part)
-            continue
+        elif is_top and not walk.directories.may_have_moved:
+            part = _READONLY_COMMANDS.get(command) or _build_reading_command(command, words)
+            if part is not None:
+                walk.parts.append(part)
+                continue
         old_count = len(walk.parts)
         expand_found_command(
             UnexpandedShellCommand(
@@ -123,6 +159,32 @@ def add_plain_line_commands(
         )
 
 
+def _build_reading_command(text: str, words: list[str]) -> SimpleShellCommand | None:
+    """Return a command that only reads the files that its words name, or None; the walk builds the same."""
+    name, *operands = words
+    if not _is_plain_reader(name):
+        return None
+    for operand in operands:
+        if not operand or operand[0] not in _PATH_STARTS:
+            return None
+    argv = tuple(words)
+    part = SimpleShellCommand(
+        text=text,
+        argv=argv,
+        words=argv,
+        reads=tuple(operands) if len(operands) < 2 else tuple(dict.fromkeys(operands)),
+        read_only=True,
+        why=f"{name} is read-only",
+    )
+    _add_readonly_command(text, part)
+    return part
+
+
+@cache
+def _is_plain_reader(name: str) -> bool:
+    return is_plain_reader(name) and not any(name in names for names in _SPECIAL_NAMES)
+
+
 def is_kept_command(part: SimpleShellCommand) -> bool:
     """Return True if the same object stands for this command the next time."""
     return _READONLY_COMMANDS.get(part.text) is part
@@ -138,6 +200,10 @@ def _keep_readonly_command(text: str, part: SimpleShellCommand) -> None:
         or part.places != ("",)
     ):
         return
+    _add_readonly_command(text, part)
+
+
+def _add_readonly_command(text: str, part: SimpleShellCommand) -> None:
     if len(_READONLY_COMMANDS) >= _MAX_READONLY_COMMANDS:
         _READONLY_COMMANDS.clear()
     _READONLY_COMMANDS[text] = part

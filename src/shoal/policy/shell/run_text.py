@@ -56,6 +56,10 @@ _HERE_DOCUMENT = re.compile(
     re.DOTALL,
 )
 _COMPUTED_COMMAND = re.compile(r"[$`]")
+_CALLING_TEXT = re.compile(
+    r"(?:system|popen|spawn|shell|exec|run|call|command|subprocess)\w*\s*[(\"'\[]", re.IGNORECASE
+)
+"""Text in the small language of a program that may run other programs."""
 _PLAIN_GIT_SETTING = re.compile(
     r"(?:user|init|branch|push|pull|color|author|committer)\..*|remote\..*\.(?:url|fetch)"
 )
@@ -174,7 +178,8 @@ def find_run_text(
     computed = (text for text in dict.fromkeys((*after, *attached, *texts)) if _COMPUTED_COMMAND.search(text))
     inner = tuple(each for text in computed for each in expand_inner_text(text))
     first_words = (text.split()[0] for text in texts)
-    return (*operands[:1], *names, *after, *attached, *first_words, *streams, *inner, *unknown)
+    calls = filter(_CALLING_TEXT.search, values)
+    return (*operands[:1], *names, *after, *attached, *first_words, *streams, *inner, *calls, *unknown)
 
 
 def _may_get_text(name: str, words: Sequence[ShellWord], script: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from shoal.policy.shell.evaluated_text import ShellVariables
@@ -17,7 +17,10 @@ _PLAIN_REGEX = re.compile(r"[A-Za-z0-9_.*?/+=:@^$,{}\[\]-]*")
 _EXPRESSIONS = frozenset({"unary_expression", "binary_expression", "negated_command"})
 _COMPARISON_NODES = frozenset({"=", "==", "!=", "=~", "!", "test_operator"})
 # These evaluate a subscript in their operands, including any substitution in it.
-_EVALUATING_OPERATORS = frozenset({"-v", "-R", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_NUMBER_OPERATORS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_EVALUATING_OPERATORS = _NUMBER_OPERATORS | {"-v", "-R"}
+_VARIABLE = re.compile(r"\$[A-Za-z_]\w*|\$\{[A-Za-z_]\w*\}|\"\$[A-Za-z_]\w*\"|\"\$\{[A-Za-z_]\w*\}\"")
+_NUMBER = re.compile(r"-?[0-9]+")
 
 
 def parse_shell_test_words(
@@ -42,7 +45,9 @@ def parse_shell_test_words(
         elif kind in WORD_NODE_TYPES or (
             double and kind == "extglob_pattern" and PLAIN_PATTERN.fullmatch(text)
         ):
-            words.extend(words_of_node(node))
+            words.extend(
+                [ShellWord("0")] if _is_number_variable(node, source, variables) else words_of_node(node)
+            )
         elif kind in _COMPARISON_NODES:
             words.append(ShellWord(text))
             if double and text in _EVALUATING_OPERATORS:
@@ -54,15 +59,31 @@ def parse_shell_test_words(
     return words
 
 
+def _is_number_variable(node: Node, source: bytes, variables: ShellVariables) -> bool:
+    """Return True for a variable in a comparison of numbers; that its values are numbers shows later."""
+    text = source[node.start_byte : node.end_byte].decode()
+    if node.parent is None or not _VARIABLE.fullmatch(text):
+        return False
+    siblings = (source[each.start_byte : each.end_byte].decode() for each in node.parent.children)
+    return not _NUMBER_OPERATORS.isdisjoint(siblings) and variables.is_counting(text.strip('"'))
+
+
 def _note_evaluated_operands(operator: Node, source: bytes, variables: ShellVariables) -> None:
     for node in operator.parent.children if operator.parent is not None else ():
         if node.type != "test_operator":
             variables.add_expression(source[node.start_byte : node.end_byte].decode().strip("\"'"))
 
 
-def is_evaluating_test(words: Iterable[ShellWord]) -> bool:
+def is_evaluating_test(words: Sequence[ShellWord]) -> bool:
     """Return True if `[[` evaluates an operand as an expression or the name of a variable."""
-    return any(word.value in _EVALUATING_OPERATORS for word in words)
+    for index, word in enumerate(words):
+        operands = (*words[max(0, index - 1) : index], *words[index + 1 : index + 2])
+        if word.value in _EVALUATING_OPERATORS and (
+            word.value not in _NUMBER_OPERATORS
+            or not all(_NUMBER.fullmatch(each.value or "") for each in operands)
+        ):
+            return True
+    return False
 
 
 def _check_blanks_in_shell_test(test: Node, source: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shoal.policy.shell.shell_words import ShellWord
-from shoal.policy.shell.simple_commands import UNKNOWN_PATH, shell_home
+from shoal.policy.shell.simple_commands import UNKNOWN_PATH
 
 _MAX_DIRECTORIES = 6
 _START = ("",)
@@ -22,8 +22,8 @@ class PossibleShellDirectories:
     def may_have_moved(self) -> bool:
         return self.candidates != _START
 
-    def add_cd_target(self, to: ShellWord | None) -> None:
-        target = shell_home.get() if to is None else to.value
+    def add_cd_target(self, to: ShellWord) -> None:
+        target = to.value
         if target is None or target == "-" or len(self.candidates) >= _MAX_DIRECTORIES:
             new: tuple[str, ...] = (UNKNOWN_PATH,)
         else:

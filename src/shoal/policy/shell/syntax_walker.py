@@ -62,7 +62,7 @@ _EXPANSION = re.compile(
 _SUBSTRING = re.compile(r":[^-=?+]")
 _KEYS = re.compile(r"[@*]?")
 _PLAIN_PAGERS = frozenset({"PAGER=cat", "GIT_PAGER=cat", "MANPAGER=cat", "SYSTEMD_PAGER=cat", "AWS_PAGER="})
-_NUMBERS = re.compile(rf"[0-9 \t+*/%()-]*(?:{UNKNOWN_NUMBER}[0-9 \t+*/%()-]*)*")
+_ASSIGNMENT = re.compile(r"(?<![-+*/%&|<>=!])=(?!=)")
 _SUBSCRIPTED = re.compile(r"\[(?P<subscript>[^\]]*)\]=.*", re.DOTALL)
 _NESTED_EXPANSIONS = frozenset({"command_substitution", "expansion", "arithmetic_expansion"})
 
@@ -124,6 +124,8 @@ class ShellSyntaxWalker:
         """Add a placeholder if an expression may run a command that the walk has not seen."""
         if self._variables is not None and self._variables.may_run_text:
             self._add_unknown_command("expression_run")
+        elif self._variables is not None and (text := self._variables.unproven_expression) is not None:
+            self.note_trouble("unknown_construct", text=repr(text[:60]))
 
     def note_trouble(self, key: str, /, **values: object) -> None:
         """Record why the command needs permission, although all that it runs is found."""
@@ -316,7 +318,9 @@ class ShellSyntaxWalker:
     def _walk_arithmetic(self, node: Node, start: int, end: int, *, is_loop: bool = False) -> None:
         """Walk the substitutions of an arithmetic expression, and record what it evaluates."""
         text = self._mask_nested_expansions(node, start, end)
-        if is_loop or not _NUMBERS.fullmatch(text):
+        expressions = text.split(";") if is_loop else [text]
+        is_assignment = node.type == "compound_statement" and _ASSIGNMENT.search(text) is not None
+        if is_assignment or not all(map(self.variables.is_counting, expressions)):
             self.note_trouble("unknown_construct", text=repr(self._get_node_text(node)[:60]))
         depth = 0
         for character in text:
@@ -326,7 +330,7 @@ class ShellSyntaxWalker:
                 raise UnjudgeableCommandError("expression_end")
         if any(sign in text for sign in "\\`\"';" if sign != ";" or not is_loop) or "$(" in text:
             raise UnjudgeableCommandError("expression_form")
-        for expression in text.split(";"):
+        for expression in expressions:
             self.variables.add_expression(expression)
 
     def _mask_nested_expansions(self, node: Node, start: int, end: int, *, is_expression: bool = True) -> str:
