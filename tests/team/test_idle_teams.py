@@ -95,6 +95,7 @@ async def test_many_idle_notices_are_one_message_and_each_is_read_once(tmp_path:
         assert rested == count + len(NAMES)
         (told,) = (answer for answer in answers if "idle notices arrived together" in answer)
         assert told.count("is idle (available).") > 100
+        assert "The whole text is in" not in told
         assert sum(answer.count("is idle (available).") for answer in answers) == rested
         session_id = session.id
     # Each of them counts as delivered, although they are one entry of the transcript.
