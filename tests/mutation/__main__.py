@@ -98,10 +98,10 @@ class MutationRun:
         chosen = self._choose_deep_tests(mutant)
         # The variations of a quick test must not give way to a few slow tests.
         for is_quick in (True, False):
-            left = self.most_seconds
+            left, most = self.most_seconds, len(chosen) + MAX_TESTS // 2
             for test in turns:
                 seconds = records.get_seconds(test)
-                if (seconds < QUICK_SECONDS) is not is_quick or len(chosen) >= MAX_TESTS:
+                if (seconds < QUICK_SECONDS) is not is_quick or len(chosen) >= most:
                     continue
                 if len(chosen) < MIN_TESTS or seconds <= left:
                     chosen[test] = seconds
