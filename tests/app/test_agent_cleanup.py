@@ -6,6 +6,8 @@ import asyncio
 import gc
 import json
 import os
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from session_helpers import (
     open_session,
 )
 from shoal.core.agents.subagents import AgentResult
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import BadRequest, StateFileError
 from shoal.core.events import AgentEnded, AgentStarted, JournaledEvent, NotificationDelivered
 from shoal.core.ids import LEAD_ID
@@ -239,6 +242,82 @@ async def test_an_agents_timers_and_skill_permissions_end_with_it(tmp_path: Path
         session.agent.conversation.messages.clear()
         await run_all_turns(session, "then")
     assert not (tmp_path / "unmarked").exists()
+
+
+def count_process_resources(clock: FakeClock) -> Counter[str]:
+    """Count open files, tasks and timers of this process; debug logs and output files are among the files."""
+    loop = asyncio.get_running_loop()
+    names: list[str] = []
+    for each in Path("/proc/self/fd").iterdir():
+        try:
+            names.append(re.sub(r"\d+", "N", str(each.readlink())))
+        except OSError:
+            continue
+    names += (str(task.get_coro()).partition(" at ")[0] for task in asyncio.all_tasks())
+    timers = loop._scheduled  # type: ignore[attr-defined]
+    names += (re.sub(r"when=\S+", "", repr(timer)) for timer in timers if not timer.cancelled())
+    names += ["sleeper"] * clock.sleepers
+    return Counter(names)
+
+
+@pytest.mark.spec("RUN-09")
+@pytest.mark.parametrize("how", ["done", "failed", "killed", "interrupted"])
+async def test_an_agents_timers_dumps_and_skill_state_end_with_its_run(tmp_path: Path, how: str) -> None:
+    home = Path(os.environ["SHOAL_HOME"])
+    write_skill(home / "skills", "marking", allowed_tools="Bash(touch:*)", effort="high")
+    clock, gate = FakeClock(), ToolGate()
+    thinking: list[int] = []
+
+    def go_on(request: ModelRequest) -> Any:
+        thinking.append(request.adaptive_tokens)
+        if "again" not in request.messages[-1].text:
+            return BadRequest("no more") if how == "failed" else "done"
+        return call_tool("Bash", "b2", command="touch unmarked")
+
+    def note_effort(request: ModelRequest) -> Any:
+        thinking.append(request.adaptive_tokens)
+        return call_tool("Bash", "b1", command="touch marked", timeout=5000)
+
+    use_skill = call_tool("Skill", "s1", skill="marking")
+    model = script_agents(
+        warm=[spawn_agent("two", "c0"), "ready"],
+        two=[call_tool("Bash", "b0", command="ls"), "done"],
+        lead=[spawn_agent("one", "c1"), "heard"],
+        one=[use_skill, note_effort, call_tool("Gate"), go_on, go_on, "tried"],
+    )
+    options = {"mode": "dontAsk", "allowed_tools": ["Gate", "Agent", "Skill"], "skip_permissions": False}
+    session = open_session(tmp_path, model, tools=[gate.tool], clock=clock, debug=True, **options)
+    async with session:
+        await collect_events(session.run("warm up"))
+        session.agent.conversation.messages.clear()
+        before = count_process_resources(clock)
+        assert any("/debug/" in name for name in before)
+        turn = asyncio.create_task(collect_events(session.run("lead")))
+        await gate.wait_until_reached()
+        assert (tmp_path / "marked").exists()
+        (run,) = session.supervisor.list_running_agents()
+        agent = run.id
+        if how == "killed":
+            await session.stop_task(agent)
+        elif how == "interrupted":
+            await session.interrupt()
+        gate.is_open.set()
+        async with asyncio.timeout(20):
+            await turn
+            await session.supervisor.wait_until_idle()
+        del run, turn
+        assert not count_process_resources(clock) - before
+        (tmp_path / "marked").unlink()
+        await session.send(agent, "try it again")
+        async with asyncio.timeout(20):
+            await session.supervisor.wait_until_idle()
+        assert not count_process_resources(clock) - before
+        log = (home / "debug" / f"{session.id}.txt").read_text()
+    # What the skill granted ended with the run, also for the same agent when it was resumed.
+    assert not (tmp_path / "unmarked").exists()
+    assert thinking[0] > 0
+    assert thinking[-1] == 0
+    assert sum(agent in line for line in log.splitlines() if '"type":"agent_ended"' in line) == 2
 
 
 @pytest.mark.spec("USR-03")

@@ -33,7 +33,7 @@ from shoal.core.conversation.messages import (
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.events import ToolOutputReturned
-from shoal.core.permissions.questions import AllowAnswer
+from shoal.core.permissions.questions import AllowAnswer, DenyAnswer
 from shoal.models.scripted_model import ScriptedModel
 
 FILL = ToolUseBlock(id="x1", name="fill", input={})
@@ -183,6 +183,75 @@ async def test_a_fork_asks_for_permission_like_its_parent(tmp_path: Path) -> Non
     assert question.agent == event.agent
     assert list_reports(session) == ["written"]
     assert (tmp_path / "b.txt").read_text() == "from the fork"
+
+
+def script_fork_calls(*calls: ToolUseBlock) -> Any:
+    """Script a fork that makes these calls one after another and reports all their results."""
+
+    def fork(request: ModelRequest) -> Any:
+        returned = {
+            block.tool_use_id: extract_tool_result_text(block)
+            for message in request.messages
+            for block in message.content
+            if isinstance(block, ToolResultBlock)
+        }
+        left = [call for call in calls if call.id not in returned]
+        return left[0] if left else json.dumps([returned[call.id] for call in calls])
+
+    return fork
+
+
+FORK_CALLS = (
+    ToolUseBlock(id="r1", name="Read", input={"file_path": "a.txt"}),
+    ToolUseBlock(id="w1", name="Write", input={"file_path": "b.txt", "content": "from the fork"}),
+    ToolUseBlock(id="w2", name="Write", input={"file_path": "c.txt", "content": "from the fork"}),
+    ToolUseBlock(id="b1", name="Bash", input={"command": "rm a.txt"}),
+)
+
+
+@pytest.mark.spec("PRM-01", "FRK-04")
+@pytest.mark.parametrize("mode", ["default", "acceptEdits", "delegate", "bypassPermissions"])
+async def test_a_running_fork_asks_in_the_mode_bubble_and_obeys_the_answers(
+    tmp_path: Path, mode: Any
+) -> None:
+    (tmp_path / "a.txt").write_text("alpha")
+    fork_script = ForkScript(fork_once(spawn_agent("c1", "try all")), script_fork_calls(*FORK_CALLS))
+    options = {"mode": mode, "allow_bypass": True, "disallowed_tools": ["Bash(rm:*)"]}
+    async with open_session_with_forks(tmp_path, fork_script.model, **options) as session:
+        (event,) = list_agent_starts([event async for event in session.run("go")])
+        questions = session.runtime.question_broker.watch_questions()
+        asked = []
+        for answer in (AllowAnswer(), DenyAnswer(reason="keep it as it is")):
+            async with asyncio.timeout(30):
+                question = await anext(questions)
+            asked.append((question.agent, question.tool_use_id))
+            session.runtime.question_broker.submit_answer(question.id, answer)
+        await session.supervisor.wait_until_idle()
+        assert list(session.runtime.question_broker.list_open_questions()) == []
+    assert event.mode == "bubble"
+    assert asked == [(event.agent, "w1"), (event.agent, "w2")]
+    (report,) = list_reports(session)
+    read, _, refused, removed = json.loads(report)
+    assert "alpha" in read
+    assert "keep it as it is" in refused
+    assert "Bash(rm:*)" in removed
+    assert sorted(path.name for path in tmp_path.glob("*.txt")) == ["a.txt", "b.txt"]
+
+
+@pytest.mark.spec("PRM-01", "FRK-04")
+@pytest.mark.parametrize("mode", ["plan", "dontAsk"])
+async def test_a_running_fork_of_a_parent_that_asks_nothing_asks_nothing(tmp_path: Path, mode: Any) -> None:
+    (tmp_path / "a.txt").write_text("alpha")
+    fork_script = ForkScript(fork_once(spawn_agent("c1", "try all")), script_fork_calls(*FORK_CALLS[:2]))
+    async with open_session_with_forks(tmp_path, fork_script.model, mode=mode) as session:
+        (event,) = list_agent_starts(await run_to_end(session))
+        assert list(session.runtime.question_broker.list_open_questions()) == []
+    assert event.mode == mode
+    (report,) = list_reports(session)
+    read, refused = json.loads(report)
+    assert "alpha" in read
+    assert "Write" in refused or "plan" in refused
+    assert not (tmp_path / "b.txt").exists()
 
 
 @pytest.mark.spec("FRK-04")

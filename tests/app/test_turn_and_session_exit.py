@@ -73,6 +73,8 @@ async def test_a_turn_closed_early_leaves_no_call_without_a_result(tmp_path: Pat
                 break
         await turn.aclose()
         assert not session.is_busy
+        with pytest.raises(RuntimeError, match="The turn was closed, so it has no result"):
+            await turn.wait()
         await run_turn(session)
     results = [block.tool_use_id for block in asked[2].content if hasattr(block, "tool_use_id")]
     assert results == ["c1"]

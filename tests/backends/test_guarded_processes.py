@@ -6,12 +6,12 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from process_helpers import is_running
 
+from elapsed_times import MeasuredWork, is_done_within
 from shoal.backends.guarded_processes import GuardedProcess, GuardedProcessLauncher
 from shoal.core.clock import Deadline, SystemClock
 from shoal.core.errors import ProcessError
@@ -177,13 +177,18 @@ async def test_stop_lets_a_process_end_itself(processes: GuardedProcessLauncher)
 async def test_stop_returns_within_a_second_of_its_grace(
     processes: GuardedProcessLauncher, script: str
 ) -> None:
-    piped = await start_piped(processes, "bash", "-c", script)
-    assert await piped.line() == "ready"
-    started = time.monotonic()
-    assert await piped.process.stop(grace=0.3) in (-signal.SIGKILL, -signal.SIGTERM)
-    assert time.monotonic() - started < 1.3
-    # The pipe is at its end: no process that had it is left.
-    await piped.rest()
+    async def start_process() -> MeasuredWork:
+        piped = await start_piped(processes, "bash", "-c", script)
+        assert await piped.line() == "ready"
+
+        async def stop_process() -> None:
+            assert await piped.process.stop(grace=0.3) in (-signal.SIGKILL, -signal.SIGTERM)
+            # The pipe is at its end: no process that had it is left.
+            await piped.rest()
+
+        return stop_process
+
+    assert await is_done_within(1.3, start_process)
 
 
 async def test_the_members_of_a_group_have_the_whole_grace_to_end(processes: GuardedProcessLauncher) -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import stat
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from process_helpers import wait_for_exit, wait_for_exits_in, wait_for_member_exit
 
+from elapsed_times import MeasuredWork, is_done_within
 from process_search import find_processes_in, wait_for_processes_in
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.process_backend import ForkedMemberProcess, ProcessBackend
@@ -258,17 +258,23 @@ async def test_a_stopped_child_and_its_family_are_gone_within_a_second_of_the_gr
 ) -> None:
     work_directory = tmp_path / "work"
     work_directory.mkdir()
-    member = await backend.spawn_member(
-        make_launch(work_directory, do="wait", stubborn=stubborn, families=[OWN_SESSION])
-    )
-    assert await receive_member_message(member) == b"up"
-    wait_for_processes_in(work_directory, 4)
-    os.kill(member.pid, signal.SIGSTOP)
-    started = time.monotonic()
-    await member.stop(grace=0.5)
-    assert time.monotonic() - started < 1.5
-    assert find_processes_in(work_directory) == []
-    assert await wait_for_member_exit(member) == f"it was killed by signal {9 if stubborn else 15}"
+
+    async def start_member() -> MeasuredWork:
+        member = await backend.spawn_member(
+            make_launch(work_directory, do="wait", stubborn=stubborn, families=[OWN_SESSION])
+        )
+        assert await receive_member_message(member) == b"up"
+        wait_for_processes_in(work_directory, 4)
+        os.kill(member.pid, signal.SIGSTOP)
+
+        async def stop_member() -> None:
+            await member.stop(grace=0.5)
+            assert find_processes_in(work_directory) == []
+            assert await wait_for_member_exit(member) == f"it was killed by signal {9 if stubborn else 15}"
+
+        return stop_member
+
+    assert await is_done_within(1.5, start_member)
 
 
 async def test_stopping_an_exited_child_is_not_an_error(backend: ProcessBackend, tmp_path: Path) -> None:

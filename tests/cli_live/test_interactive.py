@@ -112,6 +112,27 @@ def test_input_typed_during_a_turn_steers_the_agent(cli_project: CliProject) -> 
     terminal.wait_for("I heard you.")
 
 
+@pytest.mark.spec("QUE-03")
+def test_input_typed_during_a_turn_survives_a_kill_and_is_answered_after_resume(
+    cli_project: CliProject,
+) -> None:
+    gate = cli_project.create_gate()
+    terminal = cli_project.start_scripted_terminal(
+        {"match": "go", "tools": [make_bash_call(gate.command)]}, mode="bypassPermissions", prompt="go"
+    )
+    terminal.wait_for("Bash waiting")
+    terminal.type_text("be quick\r")
+    terminal.wait_for("sent; the agent")
+    os.kill(terminal.pid, signal.SIGKILL)
+    assert terminal.wait_for_end() == -signal.SIGKILL
+    again = cli_project.start_scripted_terminal(
+        {"match": "be quick", "text": "I heard you."}, resume="latest", mode="bypassPermissions"
+    )
+    again.wait_for("I heard you.")
+    (transcript,) = (cli_project.home / "projects").glob("*/*.jsonl")
+    assert transcript.read_text().count("be quick") == 1
+
+
 @pytest.mark.spec("FRK-07")
 def test_a_side_question_is_answered_while_the_agent_works_and_leaves_no_trace(
     cli_project: CliProject,

@@ -77,6 +77,14 @@ async def test_the_team_is_listed_and_its_members_are_talked_to(tmp_path: Path) 
         assert "ready" in await terminal.run_line("@zzz is read by the lead", "ready")
 
 
+async def test_input_typed_directly_before_leaving_leaves_no_unawaited_coroutine(tmp_path: Path) -> None:
+    for line in ("go", "/agents", "/compact", "/to lead"):
+        model = script_agents(go=["gone"])
+        async with open_typed_terminal(open_session(tmp_path, model)) as terminal:
+            terminal.type_line(line)
+        assert line in terminal.text
+
+
 async def test_agents_are_listed_shown_stopped_and_messaged(tmp_path: Path) -> None:
     gate = ToolGate()
     model = script_agents(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import shoal
-from agent_scripts import ToolGate, call_tool, script_agents, spawn_agent
+from agent_scripts import ToolGate, call_tool, read_events, script_agents, spawn_agent
 from cli_live.typed_terminal import open_typed_terminal
+from shoal.core.budgets.usage import ModelCard
+from shoal.core.conversation.model_requests import ModelReply, ModelRequest
+from shoal.core.events import AgentEnded, QueueItemAdded
+from shoal.models.scripted_model import ScriptedModel
 from shoal.surfaces.terminal.session_loop import print_session_farewell
 
 
@@ -57,6 +62,80 @@ async def test_input_during_a_turn_steers_it_and_comes_back_after_an_interrupt(t
         await terminal.wait_for("interrupted")
         await terminal.wait_until_idle()
         assert terminal.prompt.draft == "too late"
+
+
+@pytest.mark.spec("QUE-03", "QUE-02", "QUE-06")
+async def test_input_typed_during_a_turn_is_queued_in_order_and_before_earlier_notifications(
+    tmp_path: Path,
+) -> None:
+    gate, done = ToolGate(), asyncio.Event()
+    model = script_agents(
+        lead=[[spawn_agent("child", "c1", run_in_background=True), call_tool("Gate")], "heard all", "end"],
+        child=["the child is done"],
+    )
+    async with open_typed_terminal(open_session(tmp_path, model, tools=[gate.tool])) as terminal:
+        session = terminal.session
+        session.subscribe(lambda event: done.set() if isinstance(event, AgentEnded) else None)
+        terminal.type_line("lead")
+        await gate.wait_until_reached()
+        async with terminal.limit_wait("end of the agent"):
+            await done.wait()
+            await session.supervisor.wait_until_idle()
+        typed = ("look left", "look right")
+        for line in typed:
+            await terminal.run_line(line, "↳ sent;")
+        gate.is_open.set()
+        await terminal.wait_for("heard all")
+        await terminal.wait_until_idle()
+        said = "\n".join(message.text for message in session.messages if message.role == "user")
+        queued = [event for event in read_events(session) if isinstance(event, QueueItemAdded)]
+    assert [(each.text, each.by, each.mode) for each in queued] == [
+        (line, "person", "prompt") for line in typed
+    ]
+    found = [said.index(text) for text in (*typed, "<task-notification>")]
+    assert found == sorted(found)
+    assert [said.count(line) for line in typed] == [1, 1]
+
+
+class HeldModel:
+    """A scripted model whose second reply waits until it is released."""
+
+    def __init__(self, *replies: str) -> None:
+        self._model = ScriptedModel(replies)
+        self._count = 0
+        self.is_asked, self.is_released = asyncio.Event(), asyncio.Event()
+        self.requests: list[str] = []
+
+    @property
+    def card(self) -> ModelCard:
+        return self._model.card
+
+    async def generate_reply(self, request: ModelRequest, on_delta: Any = None) -> ModelReply:
+        self._count += 1
+        self.requests.append(request.messages[-1].text)
+        reply = await self._model.generate_reply(request, on_delta)
+        if self._count == 2:
+            self.is_asked.set()
+            await self.is_released.wait()
+        return reply
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+
+@pytest.mark.spec("QUE-03")
+async def test_input_typed_during_the_last_reply_of_a_turn_is_answered_once(tmp_path: Path) -> None:
+    model = HeldModel("ready", "almost", "heard it")
+    async with open_typed_terminal(open_session(tmp_path, model)) as terminal:
+        await terminal.run_prompt("begin", "ready")
+        terminal.type_line("work")
+        async with terminal.limit_wait("second request"):
+            await model.is_asked.wait()
+        await terminal.run_line("and one more", "↳ sent;")
+        model.is_released.set()
+        await terminal.wait_for("heard it")
+        await terminal.wait_until_idle()
+    assert model.requests == ["begin", "work", "and one more"]
 
 
 async def test_a_permission_question_takes_over_the_prompt(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def create_project(directory: Path) -> Path:
     return project
 
 
-@pytest.mark.spec("ISO-04", "BCK-07", "AGT-09", "AGT-12")
+@pytest.mark.spec("ISO-04", "BCK-07", "AGT-09", "AGT-12", "QUE-03")
 @pytest.mark.parametrize("members_per_process", [1, 10])
 async def test_an_agent_runs_where_its_resources_are_and_reports_through_the_queue(
     tmp_path: Path,

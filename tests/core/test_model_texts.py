@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,10 +36,12 @@ NOTICES = {
 }
 
 
+@cache
 def list_sources(package: str) -> list[str]:
     return [path.read_text() for path in sorted((PACKAGE / package).rglob("*.py"))]
 
 
+@cache
 def read_sources(package: str) -> str:
     return "\n".join(list_sources(package))
 

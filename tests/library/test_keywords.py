@@ -200,3 +200,28 @@ async def test_a_store_takes_its_directory_as_text(tmp_path: Path) -> None:
     store = shoal.FileStore(str(tmp_path / "home"))
     model = shoal.ScriptedModel(["ok"])
     assert (await shoal.run("hi", cwd=tmp_path, model=model, store=store)).text == "ok"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"mode": "plam"},
+            "shoal.Agent('a'): mode: 'plam' is not one of default, acceptEdits, plan, dontAsk, "
+            "bypassPermissions, delegate, bubble; did you mean plan?",
+        ),
+        (
+            {"memory": "usr"},
+            "shoal.Agent('a'): memory: 'usr' is not one of user, project, local; did you mean user?",
+        ),
+        ({"model": ""}, "shoal.Agent('a'): model: it is empty."),
+        (
+            {"disallowed_tools": ["Bash("]},
+            "shoal.Agent('a'): disallowed_tools: 'Bash(' is not a tool; write Tool, Tool(pattern) or *.",
+        ),
+    ],
+)
+def test_a_wrong_value_of_an_agent_is_explained_in_one_sentence(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(shoal.SettingsError) as raised:
+        SHOAL.Agent("a", prompt="x", **fields)
+    assert str(raised.value) == message

@@ -24,11 +24,12 @@ import msgspec
 from tests.mutation.call_records import MAX_TESTS, RECORDING, CallRecords, record_calls
 from tests.mutation.fork_runner import PLAN_VARIABLE, Attempt, AttemptResult
 from tests.mutation.guards import Guard, load_guards
-from tests.mutation.mutants import Mutant, draw_mutants
+from tests.mutation.mutants import Mutant, draw_mutants, find_callees
 from tests.mutation.results import GOAL, RoomResult, load_results, save_result, write_report
 from tests.mutation.rooms import ROOMS, ROOT, Room
 
 MIN_TESTS = 10
+MAX_DEEP_TESTS = 20
 QUICK_SECONDS = 0.2
 GUARD_SECONDS = 120.0
 COPIED = ("src", "tests", "scripts", "bench", "docs", "examples", "web/dev", "pyproject.toml", "README.md")
@@ -94,18 +95,41 @@ class MutationRun:
         names = dict.fromkeys(test.partition("[")[0] for test in sorted(tests, key=self._rank))
         variations = {name: sorted(self._variations.get(name, ()), key=self._rank) for name in names}
         turns = [test for each in zip_longest(*variations.values()) for test in each if test is not None]
-        chosen: dict[str, float] = {}
+        chosen = self._choose_deep_tests(mutant)
         # The variations of a quick test must not give way to a few slow tests.
         for is_quick in (True, False):
-            left = self.most_seconds
+            left, most = self.most_seconds, len(chosen) + MAX_TESTS // 2
             for test in turns:
                 seconds = records.get_seconds(test)
-                if (seconds < QUICK_SECONDS) is not is_quick or len(chosen) >= MAX_TESTS:
+                if (seconds < QUICK_SECONDS) is not is_quick or len(chosen) >= most:
                     continue
                 if len(chosen) < MIN_TESTS or seconds <= left:
                     chosen[test] = seconds
                     left -= seconds
         return dict(sorted(chosen.items(), key=lambda pair: pair[1]))
+
+    def _choose_deep_tests(self, mutant: Mutant) -> dict[str, float]:
+        """Choose the tests that reach most functions of the module that the changed one calls.
+
+        Hundreds of tests may enter the function and leave it before the changed line.
+        """
+        callees = find_callees((self.copy / mutant.module).read_bytes(), mutant.line)
+        reached: dict[str, int] = {}
+        for key, tests in self.records.calls.items():
+            module, _, function = key.rpartition(":")
+            if module == mutant.module and function.rpartition(".")[2] in callees:
+                for test in tests:
+                    reached[test] = reached.get(test, 0) + 1
+        chosen: dict[str, float] = {}
+        left = self.most_seconds / 2
+        for test in sorted(reached, key=lambda test: (-reached[test], self._rank(test))):
+            seconds = self.records.get_seconds(test)
+            if seconds <= left:
+                chosen[test] = seconds
+                left -= seconds
+            if len(chosen) == MAX_DEEP_TESTS:
+                break
+        return chosen
 
     def _rank(self, test: str) -> float:
         """Return a small number for a quick test of few functions."""

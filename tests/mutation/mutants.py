@@ -185,6 +185,17 @@ def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
+def find_callees(source: bytes, line: int) -> set[str]:
+    """Return the names that the outermost function around a line calls."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= line <= (
+            node.end_lineno or 0
+        ):
+            calls = (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
+            return {getattr(called, "attr", getattr(called, "id", "")) for called in calls} - {""}
+    return set()
+
+
 def draw_mutants(root: Path, modules: list[Path], count: int, seed: int) -> list[Mutant]:
     """Draw mutants without replacement; every possible change of the modules is equally likely."""
     found = [

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from tests.mutation.mutants import MutantFinder, draw_mutants
+from tests.mutation.mutants import MutantFinder, draw_mutants, find_callees
 from tests.mutation.rooms import ROOMS, ROOT, Room
 
 NESTED = """
@@ -66,3 +66,10 @@ def test_mutants_of_every_room_can_be_compiled(room: Room) -> None:
         changed = mutant.apply(source)
         assert changed != source
         ast.parse(changed)
+
+
+def test_the_callees_of_the_function_around_a_line_are_found() -> None:
+    source = b"class A:\n    def a(self):\n        self.b(c(1))\n\n    def d(self):\n        e()\n"
+    assert find_callees(source, 3) == {"b", "c"}
+    assert find_callees(source, 6) == {"e"}
+    assert find_callees(source, 1) == set()

@@ -17,7 +17,7 @@ import pytest
 from team_helpers import make_shoal_settings, watch_for_event
 
 import shoal
-from agent_scripts import call_tool, run_all_turns
+from agent_scripts import call_tool, read_events, run_all_turns
 from server_scripts import (
     get_last_text,
     join_conversation,
@@ -26,7 +26,7 @@ from server_scripts import (
     run_provider,
 )
 from shoal.app.agents.backend_launcher import LOG_DIRECTORY
-from shoal.core.events import AgentStarted, MemberWentDown, MemberWentIdle, ToolStarted
+from shoal.core.events import AgentStarted, MemberWentDown, MemberWentIdle, NoteAdded, ToolStarted
 from shoal.team.members import member_recovery
 from team_scripts import get_home, open_session, read_team_config, script_team, send_message, spawn_member
 from web_client import serve_home
@@ -244,6 +244,8 @@ async def test_a_member_that_met_a_full_disk_is_restarted_when_there_is_room_aga
         await idle.wait()
         assert find_state(session) == "idle"
         assert "shoal" not in find_roster_entry()
+        notes = [event.text for event in read_events(session) if isinstance(event, NoteAdded)]
+    assert sum("ann failed (" in note and note.endswith(" and was restarted.") for note in notes) == 1
     said = "\n".join(
         message.text for message in session.agent.conversation.messages if message.role == "user"
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from shoal.app.run_view.agent_status import RunViewAgentsState
@@ -16,6 +17,7 @@ from shoal.core.events import Event
 from shoal.core.text.text_format import to_one_line
 from shoal.surfaces.terminal import slash_commands
 from shoal.surfaces.terminal.event_feed import EventFeed
+from shoal.surfaces.terminal.slash_commands import SlashCommand
 from shoal.surfaces.terminal.slash_team_commands import (
     AddressedAgent,
     parse_mention,
@@ -33,6 +35,8 @@ SECOND_INTERRUPT_SECONDS = 2.0
 _GIST_COLUMNS = 160
 
 TerminalOutcome: TypeAlias = Literal["ended", "cleared", "resumed"]
+# A function, not a coroutine: a task that is canceled before it starts would never await the coroutine.
+_Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 class StyledTextWriter(Protocol):
@@ -185,18 +189,18 @@ class TerminalController(ABC):
             self._run_slash_command(text)
         elif (mention := parse_mention(self.session, text)) is not None:
             self.echo_typed_input(text)
-            self.run_alongside_work(self._send_to_addressee(*mention))
+            self.run_alongside_work(partial(self._send_to_addressee, *mention))
         elif suggestion := suggest_addressee_correction(self.session, text):
             self.echo_typed_input(text)
             self.notices.write_note(suggestion, YELLOW)
         elif self.addressee is not None:
             self.echo_typed_input(text)
-            self.run_alongside_work(self._send_to_addressee(self.addressee, text))
+            self.run_alongside_work(partial(self._send_to_addressee, self.addressee, text))
         elif self._current_work is not None:
             self._steer_or_queue_message(message)
         else:
             self.echo_typed_input(text)
-            self._start_work(self._run_turn(self.session.run(message)))
+            self._start_work(partial(self._run_turn, self.session.run(message)))
 
     def _explain_foreign_prefix(self, text: str) -> None:
         """Say once what a line with a prefix of Claude Code does here."""
@@ -237,7 +241,7 @@ class TerminalController(ABC):
         self._tasks.create_task(self._interrupt_work(self._current_work))
         return True
 
-    def run_alongside_work(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_alongside_work(self, work: _Work) -> None:
         """Run it alongside the current work."""
         aside_task = self._tasks.create_task(self._run_reporting_shoal_errors(work))
         self._aside_tasks.add(aside_task)
@@ -268,7 +272,7 @@ class TerminalController(ABC):
             await self.session.wait_for_waking_item()
             self.update_idle_state()
             if self._idle.is_set():
-                self._start_work(self._run_next_turn())
+                self._start_work(self._run_next_turn)
 
     async def _finish_on_stop_request(self) -> None:
         """Finish when another process stops the run through its control socket."""
@@ -287,7 +291,7 @@ class TerminalController(ABC):
 
     def _start_prompt_turn(self, message: Message) -> None:
         self.echo_user_prompt(message.text)
-        self._start_work(self._run_turn(self.session.run(message)))
+        self._start_work(partial(self._run_turn, self.session.run(message)))
 
     def _steer_or_queue_message(self, message: Message) -> None:
         if self.session.is_busy:
@@ -305,21 +309,13 @@ class TerminalController(ABC):
         elif isinstance(command, SlashCommandInvocation):
             self._run_slash_invocation(command)
         elif command.during_turn:
-            self.run_alongside_work(
-                self._run_reporting_faults(
-                    command.name, command.run(self, slash_commands.parse_slash_command_argument(text))
-                )
-            )
+            self.run_alongside_work(partial(self._run_reporting_faults, command, text))
         elif self._current_work is not None:
             self.notices.write_note(
                 f"{command.name} must wait until the agent is done. Ctrl-C stops the agent.", YELLOW
             )
         else:
-            self._start_work(
-                self._run_reporting_faults(
-                    command.name, command.run(self, slash_commands.parse_slash_command_argument(text))
-                )
-            )
+            self._start_work(partial(self._run_reporting_faults, command, text))
 
     def _run_slash_invocation(self, command: SlashCommandInvocation) -> None:
         if self._current_work is not None:
@@ -328,13 +324,13 @@ class TerminalController(ABC):
                 f"/{name} must wait until the agent is done. Ctrl-C stops the agent.", YELLOW
             )
         else:
-            self._start_work(self._run_turn(self.session.run(command)))
+            self._start_work(partial(self._run_turn, self.session.run(command)))
 
     async def _interrupt_work(self, current_work: asyncio.Task[None]) -> None:
         if not await self.session.interrupt():
             current_work.cancel()
 
-    def _start_work(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_work(self, work: _Work) -> None:
         self._was_interrupted = False
         self._current_work = self._tasks.create_task(self._run_reporting_shoal_errors(work))
         self._current_work.add_done_callback(self._handle_work_done)
@@ -360,18 +356,18 @@ class TerminalController(ABC):
         else:
             self._start_prompt_turn(message)
 
-    async def _run_reporting_faults(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    async def _run_reporting_faults(self, command: SlashCommand, text: str) -> None:
         try:
-            await work
+            await command.run(self, slash_commands.parse_slash_command_argument(text))
         except ShoalError:
             raise
         except Exception as error:  # noqa: BLE001 - a fault in one command must not end the session
             reason = to_one_line(f"{type(error).__name__}: {error}")
-            self.notices.write_note(f"✗ {name} failed; everything else continues: {reason}", RED)
+            self.notices.write_note(f"✗ {command.name} failed; everything else continues: {reason}", RED)
 
-    async def _run_reporting_shoal_errors(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _run_reporting_shoal_errors(self, work: _Work) -> None:
         try:
-            await work
+            await work()
         except ShoalError as error:
             self.notices.write_note(f"✗ {to_one_line(str(error))}", RED)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -188,7 +189,7 @@ class TuiLocalRunClient(TerminalController):
         row = self.presenter.run_view.find_agent_row(self.viewed)
         if row is None or row.state not in ("working", "waiting"):
             return False
-        self.run_alongside_work(self._interrupt_agent(self.viewed))
+        self.run_alongside_work(partial(self._interrupt_agent, self.viewed))
         return True
 
     async def _interrupt_agent(self, agent: AgentId) -> None:
