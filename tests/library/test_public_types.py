@@ -7,9 +7,12 @@ import inspect
 import sys
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ForwardRef, ParamSpec, TypeVar, get_args
+
+import pytest
 
 import shoal
 
@@ -112,3 +115,12 @@ def test_programs_can_name_every_type_of_the_public_api() -> None:
                 if value is not None and is_of_shoal(each, value, module) and id(value) not in names:
                     hidden.setdefault(each, set()).add(place)
     assert not hidden, "\n".join(f"{name}: {sorted(places)[:4]}" for name, places in sorted(hidden.items()))
+
+
+@pytest.mark.parametrize("name", ["errors", "events", "messages"])
+def test_names_can_be_imported_from_the_modules_of_the_package(name: str) -> None:
+    module = import_module(f"shoal.{name}")
+    assert module is getattr(shoal, name)
+    same = {each: getattr(shoal, each) for each in shoal.__all__ if hasattr(module, each)}
+    assert same
+    assert same == {each: getattr(module, each) for each in same}
