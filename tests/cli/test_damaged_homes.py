@@ -63,8 +63,6 @@ UNREAD_FIELDS: dict[str, tuple[str, ...]] = {
     "copy of the roster": ("0/name",),
     # Free-form. A task whose attempt is unknown is released.
     "task": ("0/metadata/*",),
-    # Mail that waits is unread.
-    "mail that is waiting for space": ("*/read",),
 }
 """Fields by kind that only other programs use, as patterns of pointers."""
 VOLATILE = re.compile(rb'(\d+(\.\d+)? (s|min|h|d)\b ?)+|"(seconds|last_event_seconds)": ?[\d.]+')
