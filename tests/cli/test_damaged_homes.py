@@ -55,6 +55,8 @@ UNDETECTABLE = {
     **dict.fromkeys(("memory of the session", "record of the team's creator"), OTHER_TEXTS),
     # Random bytes are a key as good as another. Mail that is signed with the old one is refused with a note.
     "signing key": ("nuls in the middle", "bytes in the middle"),
+    # A higher number is that of a deleted task, and the first byte of one digit is all of it.
+    "highest task number": ("number", "first byte", "first third", "first two thirds"),
 }
 """Damages by kind that leave a valid file."""
 UNREAD_FIELDS: dict[str, tuple[str, ...]] = {
