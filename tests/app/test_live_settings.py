@@ -62,6 +62,18 @@ def watch(project: Path) -> WatchedSettings:
 
 
 @pytest.mark.spec("HOM-03")
+@pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
+def test_a_settings_file_in_a_new_directory_applies_at_the_next_check(project: Path, name: str) -> None:
+    (project / ".claude").rmdir()
+    watch = WatchedSettings(project)
+    before = watch.live.load_rules(fresh=True)
+    (project / ".claude").mkdir()
+    assert watch.live.load_rules(fresh=True) is before
+    watch.file.with_name(name).write_text(json.dumps({"permissions": {"deny": ["Read"]}}))
+    assert watch.list_denied() == ["Read"]
+
+
+@pytest.mark.spec("HOM-03")
 def test_a_changed_settings_file_applies_at_the_next_check(watch: WatchedSettings) -> None:
     before = watch.live.load_rules(fresh=True)
     assert watch.live.load_rules(fresh=True) is before

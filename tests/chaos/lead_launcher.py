@@ -6,13 +6,19 @@ import os
 import select
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-from tests.chaos.process_table import find_by_environment, list_descendants, read_command, wait_for_exit
+from tests.chaos.process_table import (
+    ProcessTimer,
+    describe_process,
+    find_by_environment,
+    list_descendants,
+    read_command,
+    wait_for_exit,
+)
 from tests.chaos.team_lead import LeadEnded, LeadStart, LeadStarted
 
 _ROOT = Path(__file__).parents[2]
@@ -38,6 +44,13 @@ class LeadLauncher:
         ready, _, _ = select.select([self._process.stdout], [], [], seconds)
         return msgspec.json.decode(self._read_line(10), type=LeadEnded).status if ready else None
 
+    def wait_for_timer(self, timer: ProcessTimer) -> int | None:
+        """Return the exit status, or None if the lead still runs when the time is up."""
+        while timer.get_left() > 0:
+            if (status := self.wait_for_end(1.0)) is not None:
+                return status
+        return None
+
     def _read_line(self, seconds: float) -> bytes:
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], seconds)[0]:
@@ -57,13 +70,16 @@ class LeadLauncher:
 
     def find_left_running(self, seconds: float, home: str) -> list[str]:
         """Return what still runs of an ended lead after the timeout; the parent of a pane is tmux."""
-        until = time.monotonic() + seconds
+        timer = ProcessTimer(seconds)
         while (left := {*self.list_processes(), *find_by_environment(f"SHOAL_HOME={home}")}) and (
-            rest := until - time.monotonic()
+            rest := timer.get_left()
         ) > 0:
             for pid in left:
                 wait_for_exit(pid, min(rest, 0.5))
-        return [f"process {pid} still runs: {read_command(pid)}" for pid in sorted(left)]
+        return [
+            f"process {pid} ({describe_process(pid)}) runs after {timer.describe()}: {read_command(pid)}"
+            for pid in sorted(left)
+        ]
 
 
 @contextmanager

@@ -4,11 +4,35 @@ from __future__ import annotations
 
 import os
 import select
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 _PROC = Path("/proc")
+
+
+class ProcessTimer:
+    """Counts down seconds as a process gets them: with two processes per core, they take twice as long."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+        self._since = self._seen = time.monotonic()
+
+    def get_left(self) -> float:
+        now = time.monotonic()
+        self._left -= (now - self._seen) / max(1.0, get_load() / (os.cpu_count() or 1))
+        self._seen = now
+        return self._left
+
+    def describe(self) -> str:
+        """Return how long it took, and on what kind of machine."""
+        return f"{time.monotonic() - self._since:.0f} s at load {get_load():.1f}"
+
+
+def get_load() -> float:
+    """Return the number of processes that ran or waited for a core during the last minute."""
+    return os.getloadavg()[0]
 
 
 def send_signal(pids: Sequence[int], signal_number: int) -> None:
@@ -28,6 +52,15 @@ def read_title(pid: int) -> str:
     with suppress(OSError):
         return (_PROC / str(pid) / "comm").read_text().strip()
     return ""
+
+
+def describe_process(pid: int) -> str:
+    """Return its title, state and waiting place in the kernel, and its parent."""
+    with suppress(OSError):
+        state, parent = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[:2]
+        place = (_PROC / str(pid) / "wchan").read_text()
+        return f"{read_title(pid)}, state {state}, in {place or '-'}, child of {parent}"
+    return "gone"
 
 
 def list_descendants(root: int) -> list[int]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.chaos.process_table import send_signal, wait_for_exit
+from tests.chaos.process_table import ProcessTimer, send_signal, wait_for_exit
 
 from shoal.backends.tmux_panes import DEFAULT_SOCKET
 
@@ -121,8 +121,8 @@ class RoundTmux:
 
     def find_leftovers(self, seconds: float) -> list[str]:
         """Return what is left of an ended lead after the timeout."""
-        until = time.monotonic() + seconds
-        while (found := list(self._list_leftovers())) and time.monotonic() < until:
+        timer = ProcessTimer(seconds)
+        while (found := list(self._list_leftovers())) and timer.get_left() > 0:
             time.sleep(0.1)
         return found
 

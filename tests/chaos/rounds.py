@@ -17,7 +17,7 @@ from msgspec import Struct
 from tests.chaos import shoal_command, worktree_faults
 from tests.chaos.flaky_provider import FlakyProvider
 from tests.chaos.lead_launcher import LeadLauncher, run_launcher
-from tests.chaos.process_table import send_signal
+from tests.chaos.process_table import ProcessTimer, describe_process, get_load, send_signal
 from tests.chaos.round_tmux import RoundTmux
 from tests.chaos.team_lead import LeadStart
 from tests.chaos.troubles import TROUBLES, RoundContext, Trouble
@@ -214,16 +214,30 @@ class ChaosRound:
             trouble.stop_trouble()
         elif death is not None:
             trouble.strikes += 1
-        status = launcher.wait_for_end(trouble.timeout) if status is None else status
+        timer = ProcessTimer(trouble.timeout)
+        status = launcher.wait_for_timer(timer) if status is None else status
         if status is None:
-            self._faults.append(f"the lead did not come to its end in {trouble.timeout:g} s")
-            # Prints the stacks into its log.
+            self._faults.append(
+                f"the lead ({describe_process(lead)}) did not come to its end in {timer.describe()}; "
+                f"{self._describe_last_event()}"
+            )
+            # Both print stacks into its log: of its threads, and of its tasks.
+            send_signal([lead], signal.SIGUSR2)
             send_signal([lead], signal.SIGUSR1)
-            launcher.wait_for_end(1)
+            status = launcher.wait_for_timer(ProcessTimer(3))
+        if status is None:
             send_signal([lead], signal.SIGKILL)
-            status = launcher.wait_for_end(10)
+            status = launcher.wait_for_timer(ProcessTimer(10))
         assert status is not None
         return status
+
+    def _describe_last_event(self) -> str:
+        """Return the last line of the journal and its age: a slow lead writes, one that hangs does not."""
+        journal = self._directory / "home" / "shoal" / "runs" / self._session / "journal.jsonl"
+        if not journal.exists():
+            return "it has no journal"
+        last = journal.read_text().splitlines()[-1:]
+        return f"its last event, {time.time() - journal.stat().st_mtime:.0f} s ago: {''.join(last)[:200]}"
 
     def _build_lead_start(self, prompt: str, trouble: Trouble, death: object) -> LeadStart:
         return LeadStart(
@@ -249,7 +263,7 @@ class ChaosRound:
         return self._directory.with_suffix(".log")
 
     def _read_log(self) -> str:
-        return self._log_path.read_text()[-2000:] if self._log_path.exists() else ""
+        return self._log_path.read_text()[-6000:] if self._log_path.exists() else ""
 
 
 def _make_project(project: Path) -> None:
@@ -290,7 +304,7 @@ def run_rounds(
             tallies.append(tally)
             print_line(
                 f"seed {plan.seed}: {plan}: struck {tally.struck} times, resumed {tally.resumed}, "
-                f"{len(tally.faults)} faults ({tally.seconds:.1f} s)"
+                f"{len(tally.faults)} faults ({tally.seconds:.1f} s, load {get_load():.1f})"
             )
             for fault in tally.faults[:20]:
                 print_line(f"  {fault}")

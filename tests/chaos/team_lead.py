@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import faulthandler
 import os
 import signal
 import sys
@@ -180,6 +181,8 @@ def _run_as_lead(start: LeadStart) -> None:
         for name in [name for name, value in start.environ.items() if not value]:
             del os.environ[name]
         sys.executable = start.python or sys.executable
+        # Prints the stacks of all threads, also if the event loop is blocked.
+        faulthandler.register(signal.SIGUSR2)
         if start.death is not None:
             kill_at(start.death)
         asyncio.run(run_lead(start))

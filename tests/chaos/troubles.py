@@ -57,7 +57,7 @@ class Trouble:
     max_strikes: ClassVar[int] = 4
     """Highest number of times that a part of the work is disturbed."""
     timeout: ClassVar[float] = 60.0
-    """Seconds in which a lead ends once it is not disturbed any more."""
+    """Seconds in which a lead ends once it is not disturbed any more, more on a busy machine."""
     exit_statuses: ClassVar[frozenset[int]] = frozenset({-signal.SIGKILL})
     """Exit statuses that a lead may have because of it."""
 

@@ -55,6 +55,8 @@ UNDETECTABLE = {
     **dict.fromkeys(("memory of the session", "record of the team's creator"), OTHER_TEXTS),
     # Random bytes are a key as good as another. Mail that is signed with the old one is refused with a note.
     "signing key": ("nuls in the middle", "bytes in the middle"),
+    # A higher number is that of a deleted task, and the first byte of one digit is all of it.
+    "highest task number": ("number", "first byte", "first third", "first two thirds"),
 }
 """Damages by kind that leave a valid file."""
 UNREAD_FIELDS: dict[str, tuple[str, ...]] = {
@@ -63,8 +65,6 @@ UNREAD_FIELDS: dict[str, tuple[str, ...]] = {
     "copy of the roster": ("0/name",),
     # Free-form. A task whose attempt is unknown is released.
     "task": ("0/metadata/*",),
-    # Mail that waits is unread.
-    "mail that is waiting for space": ("*/read",),
 }
 """Fields by kind that only other programs use, as patterns of pointers."""
 VOLATILE = re.compile(rb'(\d+(\.\d+)? (s|min|h|d)\b ?)+|"(seconds|last_event_seconds)": ?[\d.]+')

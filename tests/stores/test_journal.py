@@ -4,9 +4,11 @@ import asyncio
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -237,6 +239,16 @@ def test_unreadable_lines_are_skipped_and_reported(path: Path, clock: FixedClock
     assert isinstance(changed, UnknownJournalEvent)
     assert len(reports) == 4
     assert "an event (noted) with fields of other types" in reports[-1]
+
+
+@pytest.mark.parametrize("create", [os.mkfifo, os.mkdir], ids=["pipe", "directory"])
+def test_a_journal_that_is_not_a_regular_file_is_an_error_with_its_path(
+    path: Path, create: Callable[[Path], None]
+):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    create(path)
+    with pytest.raises(StateFileError, match=re.escape(str(path))):
+        list(read_journal(path))
 
 
 def test_an_event_after_a_torn_line_is_not_lost(path: Path, clock: FixedClock):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import socket
@@ -18,6 +19,7 @@ from agent_scripts import call_tool, read_events, run_all_turns
 from file_damages import damage_field, list_field_damages
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import NoteAdded
+from shoal.stores.files.sessions.content_checks import find_content_problem
 from shoal.stores.files.sessions.result_files import FileResultStore
 from shoal.stores.files.sessions.state_file_kinds import (
     FOLLOWED_DIRECTORIES,
@@ -230,6 +232,17 @@ async def test_content_that_cannot_be_parsed_is_reported(project: Path, name: st
     await resume_and_check_reports(project, path)
 
 
+@pytest.mark.parametrize("kind", ["archive of read mail", "mail that is waiting for space"])
+def test_stored_mail_of_other_programs_is_not_reported_as_damaged(kind: str) -> None:
+    (found,) = (each for each in STATE_FILE_KINDS if each.name == kind)
+    entries = [
+        {"from": "ann", "text": "Hello.", "timestamp": None, "read": 1, "color": 5},
+        {"from": "ann", "text": "Hello.", "timestamp": 1.5},
+    ]
+    content = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
+    assert find_content_problem(found, Path("ann.jsonl"), content) is None
+
+
 @pytest.mark.spec("LIM-15")
 @pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff", b""], ids=["picture", "nothing"])
 async def test_a_binary_result_is_not_reported_as_damaged(project: Path, content: bytes) -> None:
@@ -243,22 +256,24 @@ async def test_a_binary_result_is_not_reported_as_damaged(project: Path, content
 
 @pytest.mark.spec("LIM-15")
 @pytest.mark.parametrize(
-    "name",
+    ("name", "pointer"),
     [
-        f"shoal/runs/{SESSION}/team.json",
-        f"shoal/runs/{SESSION}/questions/q1.json",
-        f"shoal/runs/{SESSION}/checkpoints/index.jsonl",
-        f"shoal/teams/{TEAM}/roster.copy",
-        f"shoal/teams/{TEAM}/overflow/cat.jsonl",
-        f"shoal/teams/{TEAM}/archive/cat.jsonl",
-        f"teams/{TEAM}/config.json",
+        (f"shoal/runs/{SESSION}/team.json", ""),
+        (f"shoal/runs/{SESSION}/questions/q1.json", ""),
+        (f"shoal/runs/{SESSION}/checkpoints/index.jsonl", ""),
+        (f"shoal/teams/{TEAM}/roster.copy", ""),
+        (f"shoal/teams/{TEAM}/overflow/cat.jsonl", "0/text"),
+        (f"shoal/teams/{TEAM}/overflow/cat.jsonl", "0/timestamp"),
+        (f"shoal/teams/{TEAM}/archive/cat.jsonl", "0/read"),
+        (f"shoal/teams/{TEAM}/archive/cat.jsonl", "0/msg_id"),
+        (f"teams/{TEAM}/config.json", ""),
     ],
-    ids=lambda name: Path(name).name,
+    ids=lambda value: Path(value).name,
 )
-async def test_a_field_of_another_type_is_reported(project: Path, name: str) -> None:
+async def test_a_field_of_another_type_is_reported(project: Path, name: str, pointer: str) -> None:
     path = get_home() / name
     fields = dict(list_field_damages(path.read_bytes()))
-    pointer = "0/text" if path.name == "cat.jsonl" else list(fields)[-1]
+    pointer = pointer or list(fields)[-1]
     damage_field(pointer, fields[pointer])(path)
     os.utime(path, (0, 0))  # nobody is writing it
     await resume_and_check_reports(project, path)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from shoal.core.text.lazy_patterns import compile_on_first_use
-from shoal.wire.json_codec import decode_json, encode_json
+from shoal.wire.json_codec import decode_json, encode_json, encode_strict_json
 
 _T = TypeVar("_T")
 _LONE_SURROGATE = compile_on_first_use("[\ud800-\udfff]")
@@ -113,9 +113,12 @@ def update_json_fields(content: bytes, changes: Mapping[str, Any]) -> bytes:
 
 def encode_json_object(fields: Mapping[str, Any]) -> bytes:
     """Encode a JSON object of plain values and raw JSON."""
-    return b"{%b}" % b",".join(
-        b"%b:%b" % (encode_json(name), _encode_json_or_raw(value)) for name, value in fields.items()
-    )
+    try:
+        return encode_strict_json(fields)
+    except UnicodeEncodeError:  # lone surrogates, of which only one value may have some
+        return b"{%b}" % b",".join(
+            b"%b:%b" % (encode_json(name), _encode_json_or_raw(value)) for name, value in fields.items()
+        )
 
 
 def encode_json_exactly(value: Any) -> bytes:

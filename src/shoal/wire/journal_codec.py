@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from shoal.core.clock import encode_iso_time
 from shoal.core.events import JournaledEvent, JournalEvent, UnknownJournalEvent
+from shoal.core.text.redaction import SecretRedactor
 from shoal.wire.foreign_json import convert_to_schema
 from shoal.wire.json_codec import decode_json, encode_json, parse_iso_timestamp
 
@@ -19,8 +20,11 @@ _EVENT_TYPES = frozenset(str(kind.__struct_config__.tag) for kind in JournaledEv
 _LINE_START = b'{"at":"'
 
 
-def encode_journal_line(event: JournaledEvent, at: int) -> bytes:
-    return b'%b%b",%b\n' % (_LINE_START, encode_iso_time(at), encode_json(event)[1:])
+def encode_journal_line(event: JournaledEvent, at: int, secrets: SecretRedactor | None = None) -> bytes:
+    body = encode_json(event)[1:]
+    if secrets is not None:
+        body = secrets.redact_bytes(body)
+    return b'%b%b",%b\n' % (_LINE_START, encode_iso_time(at), body)
 
 
 class _JournalLineTimestampSchema(Struct, frozen=True):

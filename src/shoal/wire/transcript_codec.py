@@ -85,30 +85,41 @@ class TranscriptEncoder:
         self._session = session
         self._title_line = _encode_title(session, title) if title else b""
         """Line before the next entry; empty once it is encoded."""
+        self._last_id: EntryId | None = None
+        self._last_encoded_id = b"null"
 
     def set_title(self, title: str) -> None:
         """Name the session in a line before the next entry."""
         self._title_line = _encode_title(self._session, title)
 
     def encode_entry(self, entry: TranscriptEntry) -> bytes:
+        body: tuple[bytes, ...]
         match entry:
             case TranscriptMessageEntry():
                 parent, body = entry.parent, _encode_message_entry(entry)
             case TranscriptCompactionMarker():
-                parent, body = None, _encode_compaction_marker(entry)
+                parent, body = None, (_encode_compaction_marker(entry),)
             case TranscriptRewindMarker():
-                parent, body = entry.parent, _encode_rewind_marker(entry)
+                parent, body = entry.parent, (_encode_rewind_marker(entry),)
             case TranscriptImageMarker():
-                parent, body = entry.parent, _encode_image_marker(entry)
+                parent, body = entry.parent, (_encode_image_marker(entry),)
         title_line, self._title_line = self._title_line, b""
+        encoded_parent = self._last_encoded_id if parent == self._last_id else encode_json(parent)
+        self._last_id, self._last_encoded_id = entry.id, encode_json(entry.id)
         # Both ids come first: a line joined from two keeps the ids of one, and links to the other break.
-        return b'%b{"parentUuid":%b,"uuid":%b%b%b,"timestamp":"%b"}\n' % (
-            title_line,
-            encode_json(parent),
-            encode_json(entry.id),
-            self._constant,
-            body,
-            encode_iso_time(entry.at),
+        return b"".join(
+            (
+                title_line,
+                b'{"parentUuid":',
+                encoded_parent,
+                b',"uuid":',
+                self._last_encoded_id,
+                self._constant,
+                *body,
+                b',"timestamp":"',
+                encode_iso_time(entry.at),
+                b'"}\n',
+            )
         )
 
 
@@ -116,18 +127,32 @@ def _encode_title(session: SessionId, title: str) -> bytes:
     return encode_json({"type": "custom-title", "customTitle": title, "sessionId": session}) + b"\n"
 
 
-def _encode_message_entry(entry: TranscriptMessageEntry) -> bytes:
-    flags = b"%b%b%b" % (
-        b',"isMeta":true' if entry.meta else b"",
-        b',"isCompactSummary":true' if entry.summary else b"",
-        b',"delivered":' + encode_json(entry.delivered) if entry.delivered else b"",
-    )
-    billing = entry.billing
+def _encode_message_entry(entry: TranscriptMessageEntry) -> tuple[bytes, ...]:
+    """Return the pieces of the line: joining them once costs less than formatting."""
+    message, billing, flags = entry.message, entry.billing, b""
+    if entry.meta:
+        flags = b',"isMeta":true'
+    if entry.summary:
+        flags += b',"isCompactSummary":true'
+    if entry.delivered:
+        flags += b',"delivered":' + encode_json(entry.delivered)
     if billing is None:
-        kind = _USER_PREFIX if entry.message.role == "user" else _ASSISTANT_PREFIX
-        return kind + encode_json(entry.message) + flags
-    request = b"" if billing.request is None else b',"requestId":' + encode_json(billing.request)
-    return _ASSISTANT_PREFIX + encode_json(_ApiAssistantMessage.from_entry(entry, billing)) + request + flags
+        return (
+            _USER_PREFIX if message.role == "user" else _ASSISTANT_PREFIX,
+            encode_json(message),
+            flags,
+        )
+    reply = _ApiAssistantMessage(
+        id=billing.message_id,
+        role=message.role,
+        model=billing.model,
+        content=message.content,
+        stop_reason=billing.stop_reason,
+        usage=billing.usage,
+    )
+    if billing.request is None:
+        return _ASSISTANT_PREFIX, encode_json(reply), flags
+    return _ASSISTANT_PREFIX, encode_json(reply), b',"requestId":', encode_json(billing.request), flags
 
 
 def _encode_compaction_marker(entry: TranscriptCompactionMarker) -> bytes:
@@ -163,17 +188,6 @@ class _ApiAssistantMessage(Struct, frozen=True, kw_only=True, tag_field="type", 
     stop_reason: str
     stop_sequence: None = None
     usage: Usage
-
-    @classmethod
-    def from_entry(cls, entry: TranscriptMessageEntry, billing: ModelReplyMetadata) -> _ApiAssistantMessage:
-        return cls(
-            id=billing.message_id,
-            role=entry.message.role,
-            model=billing.model,
-            content=entry.message.content,
-            stop_reason=billing.stop_reason,
-            usage=billing.usage,
-        )
 
 
 class TranscriptTitleEntry(Struct, frozen=True, kw_only=True):

@@ -32,8 +32,9 @@ class FileStampSet:
 
     def __init__(self, stamps: Mapping[str, FileStamp]) -> None:
         self.stamps = stamps
-        # Bytes, which need no encoding at each check.
-        self._missing = tuple(os.fsencode(path) for path, stamp in stamps.items() if not stamp.stat_fields)
+        missing = (_find_first_missing(path) for path, stamp in stamps.items() if not stamp.stat_fields)
+        # Bytes, which need no encoding at each check; once for all files in a directory that does not exist.
+        self._missing = tuple(dict.fromkeys(map(os.fsencode, missing)))
         self._existing = tuple((path, stamp) for path, stamp in stamps.items() if stamp.stat_fields)
 
     def are_files_unchanged(self) -> bool:
@@ -41,6 +42,14 @@ class FileStampSet:
         if any(map(os.access, self._missing, repeat(os.F_OK))):
             return False
         return not self._existing or all(is_file_unchanged(path, stamp) for path, stamp in self._existing)
+
+
+def _find_first_missing(path: str) -> str:
+    """Return the path or its topmost missing directory: as long as that is missing, so is the path."""
+    above = os.path.dirname(path)  # noqa: PTH120 - see _read_stat_fields
+    while above and above != path and not os.access(above, os.F_OK):
+        path, above = above, os.path.dirname(above)  # noqa: PTH120
+    return path
 
 
 def stamp_files(paths: Iterable[str]) -> FileStampSet:

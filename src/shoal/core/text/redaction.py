@@ -139,7 +139,8 @@ class SecretRedactor:
         for head, value, replacement in self._other_values:
             if head in text:
                 text = _replace_secret_value(text, value, replacement)
-        if b"://" in text and b"@" in text:
+        # A single byte is found many times as fast as three.
+        if b"@" in text and b"://" in text:
             text = _redact_url_passwords(text)
         run_map = text.translate(_ALPHANUMERIC)
         run_start = run_map.find(_LONG_RUN)

@@ -429,7 +429,7 @@ class MemoryJournal:
         for number, at, event in tuple(self._events):
             if number >= offset:
                 # As the line that a file would hold: without secrets, and as another process reads it.
-                line = self._secrets.redact_bytes(encode_journal_line(event, at))
+                line = encode_journal_line(event, at, self._secrets)
                 for record in parse_journal_records((line,), number):
                     yield replace(record, next=number + 1)
 

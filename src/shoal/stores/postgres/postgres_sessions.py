@@ -295,7 +295,7 @@ class PostgresJournal:
         lines = [
             EventLine(
                 self._store.session,
-                self._secrets.redact_bytes(encode_journal_line(event, self._clock.now())),
+                encode_journal_line(event, self._clock.now(), self._secrets),
                 int.from_bytes(os.urandom(8), signed=True),
                 self._store.directory,
             )

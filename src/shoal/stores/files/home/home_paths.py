@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
+import stat
 from pathlib import Path
 from typing import BinaryIO
 
@@ -148,9 +150,18 @@ def create_or_replace_private_file(path: Path, content: bytes, *, durable: bool 
 
 
 def open_state_file(path: Path) -> BinaryIO:
-    """Open one of Shoal's files for reading; raises OSError for a symbolic link, which could lead
-    anywhere."""
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    """Open one of Shoal's files for reading; raises OSError for anything except a regular file.
+
+    A symbolic link could lead anywhere, and a pipe would look like an empty file.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(fd)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    return os.fdopen(fd, "rb")
 
 
 def read_state_file(path: Path) -> bytes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import NoneType
 
 import msgspec
 
@@ -12,7 +13,7 @@ from shoal.core.text.text_format import format_count_with_noun
 from shoal.stores.files.sessions.result_files import parse_result_size
 from shoal.stores.files.sessions.state_file_kinds import StateFileKind
 from shoal.wire.checkpoint_codec import parse_checkpoint_line
-from shoal.wire.foreign_json import InvalidFileContent
+from shoal.wire.foreign_json import InvalidFileContent, parse_foreign_json
 from shoal.wire.mail_codec import MailInboxFileEntry, parse_inbox_entry
 from shoal.wire.question_codec import parse_answer, parse_question
 from shoal.wire.roster_codec import parse_team_roster
@@ -22,6 +23,12 @@ from shoal.wire.worktree_codec import parse_worktree_record
 
 _NUL_RUN = b"\0" * 4
 """A text may contain a NUL, but not several in a row."""
+_MAIL_FIELD_TYPES: Mapping[str, tuple[type, ...]] = {
+    "timestamp": (str, int, float, NoneType),
+    "read": (bool, int),
+    "msg_id": (str,),
+}
+"""Types of the fields of stored mail, also of mail from other programs."""
 _ANSWER_SUFFIXES = (".answer.json", ".late.json")
 
 
@@ -80,7 +87,13 @@ def _check_worktree_record(_: Path, content: bytes) -> str | None:
 
 
 def _is_readable_mail(line: bytes) -> bool:
-    return isinstance(parse_inbox_entry(line), MailInboxFileEntry)
+    if not isinstance(parse_inbox_entry(line), MailInboxFileEntry):
+        return False
+    fields = parse_foreign_json(line)
+    # Readers skip fields of other types because other programs write inboxes. Only Shoal writes these files.
+    return isinstance(fields, dict) and all(
+        type(fields[name]) in types for name, types in _MAIL_FIELD_TYPES.items() if name in fields
+    )
 
 
 _OBJECT_CHECKS: dict[str, Callable[[Path, bytes], str | None]] = {

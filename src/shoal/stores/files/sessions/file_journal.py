@@ -65,7 +65,7 @@ class FileJournal:
             listener(self.get_position())
 
     def append(self, event: JournaledEvent) -> None:
-        line = self._secrets.redact_bytes(encode_journal_line(event, self._clock.now()))
+        line = encode_journal_line(event, self._clock.now(), self._secrets)
         try:
             if self._unwritten:
                 self._write_unwritten_lines()
