@@ -204,7 +204,7 @@ async def test_what_a_session_without_a_home_variable_uses_is_documented(
 @pytest.mark.spec("API-07")
 @pytest.mark.parametrize(
     ("prompt", "options"),
-    [("go", {"mode": "plam"}), ("go", {"available_tools": ["Raed"]}), ("go", {"on_event": 5}), ("", {})],
+    [("go", {"mode": "plam"}), ("go", {"available_tools": ["Reda"]}), ("go", {"on_event": 5}), ("", {})],
 )
 async def test_an_error_names_the_function_that_the_program_called(
     tmp_path: Path, prompt: str, options: dict[str, Any]
