@@ -1,4 +1,4 @@
-"""Workflow programs that never await: the watchdog interrupts them, and nothing else."""
+"""Workflow programs in an endless loop: the watchdog interrupts them, and nothing else."""
 
 from __future__ import annotations
 
@@ -226,6 +226,53 @@ async def test_a_program_that_awaits_often_is_not_interrupted(tmp_path: Path) ->
 
     async with open_session(tmp_path) as session:
         assert await compute.run(session) != get_ident()
+
+
+@pytest.mark.spec("WFL-05")
+@pytest.mark.parametrize("catches", [False, True])
+async def test_a_program_that_awaits_for_ever_without_a_step_ends_with_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, catches: bool
+) -> None:
+    monkeypatch.setattr(loop_watchdog, "MAX_SUSPENSIONS", 500)
+    requests: list[shoal.ModelRequest] = []
+
+    @shoal.workflow
+    async def spin_politely(flow: shoal.Workflow) -> str:
+        await flow.agent(agent, "first")
+        with suppress(asyncio.CancelledError if catches else ZeroDivisionError):
+            while True:
+                await asyncio.sleep(0)
+        return await flow.agent(agent, "second")
+
+    def answer(request: shoal.ModelRequest) -> str:
+        requests.append(request)
+        return "done"
+
+    async with shoal.open(cwd=tmp_path, model=shoal.ScriptedModel(answer)) as session:
+        with pytest.raises(WorkflowError, match="it awaited 500 times without running a step"):
+            await spin_politely.run(session)
+        assert len(requests) == 1
+        assert (await session.run("next")).text == "done"
+
+
+async def test_a_program_may_await_while_its_step_runs_and_between_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_watchdog, "MAX_SUSPENSIONS", 200)
+
+    @shoal.workflow
+    async def wait_politely(flow: shoal.Workflow) -> int:
+        step = asyncio.create_task(flow.sleep(0.3))
+        rounds = 0
+        while not step.done() or rounds < 1_000:
+            await asyncio.sleep(0)
+            if step.done() and rounds % 100 == 0:
+                flow.phase(f"round {rounds}")
+            rounds += 1
+        return rounds
+
+    async with open_session(tmp_path) as session:
+        assert await wait_politely.run(session) >= 1_000
 
 
 @pytest.mark.spec("WFL-05")

@@ -1,7 +1,10 @@
-"""Watchdog for workflow programs that never await: they block the event loop of their session.
+"""Watchdog for workflow programs in an endless loop.
 
-No deadline and no `shoal workflow stop` can end such a program, because they need the loop. A thread
-therefore checks whether the loop still runs, and interrupts a program that blocks it for too long.
+One that never awaits blocks the event loop of its session. No deadline and no `shoal workflow stop` can end
+such a program, because they need the loop. A thread therefore checks whether the loop still runs, and
+interrupts a program that blocks it for too long.
+
+One that awaits, but runs no step, lets others run and takes a whole core. Its suspensions are counted.
 """
 
 from __future__ import annotations
@@ -9,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import Context
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -33,6 +37,8 @@ _PROTECTED_PACKAGES = frozenset({__name__.partition(".")[0], "asyncio"})
 """Packages in which an interruption could leave an invalid state."""
 _STANDARD_PACKAGES = sys.stdlib_module_names - {"asyncio"}
 _DEBUGGERS = frozenset({"bdb", "pdb"})
+MAX_SUSPENSIONS = 5_000_000
+"""Number of times that a program may await something without a step: minutes of an endless loop."""
 
 
 class LoopBlocked(BaseException):
@@ -147,6 +153,54 @@ class LoopWatchdog:
             place=f"{escape_filename(code.co_filename)}:{program[0].f_lineno} in {code.co_name}",
             can_interrupt=program[0] is callers[0] and not is_debugged,
         )
+
+
+class CountedProgram(Awaitable[Any]):
+    """Program that counts its suspensions.
+
+    `count_steps` returns how many steps it has run, or None while it runs one. `interrupted` is called when
+    there were too many suspensions since the last step, and must cancel the task.
+    """
+
+    def __init__(
+        self,
+        program: Awaitable[Any],
+        count_steps: Callable[[], int | None],
+        interrupted: Callable[[int], None],
+    ) -> None:
+        self._program = program
+        self._count_steps = count_steps
+        self._interrupted = interrupted
+        self._suspensions = 0
+        self._steps: int | None = None
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        program = self._program.__await__()
+        resume: Callable[[], Any] = partial(next, program)
+        while True:
+            try:
+                awaited = resume()
+            except StopIteration as end:
+                return end.value
+            self._suspensions += 1
+            if self._suspensions >= MAX_SUSPENSIONS:
+                self._check_steps()
+            try:
+                sent = yield awaited
+            except GeneratorExit:
+                program.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - the program gets it
+                resume = partial(program.throw, error)
+            else:
+                resume = partial(program.send, sent)
+
+    def _check_steps(self) -> None:
+        self._suspensions = 0
+        steps = self._count_steps()
+        if steps is not None and steps == self._steps:
+            self._interrupted(MAX_SUSPENSIONS)
+        self._steps = steps
 
 
 @contextmanager

@@ -400,6 +400,10 @@ class StepRunner:
         """Raise `WorkflowChanged` if the program was found to differ."""
         self._gate.refuse_changed()
 
+    def count_steps(self) -> int | None:
+        """Return how many steps and phases have started; None while the program waits for a step."""
+        return None if self._tasks else self._log.next_number + self._phase_count
+
     def refuse_later_steps(self, reason: str) -> None:
         """Let the workflow fail with this error, because its program was interrupted."""
         self._interruption = reason

@@ -14,7 +14,12 @@ from msgspec import Struct
 from shoal.app.agents.program_agents import ProgramAgents
 from shoal.app.model_notices import format_session_notice
 from shoal.app.workflows.json_values import to_json_value
-from shoal.app.workflows.loop_watchdog import BlockingProgram, LoopWatchdog, describe_blocking_program
+from shoal.app.workflows.loop_watchdog import (
+    BlockingProgram,
+    CountedProgram,
+    LoopWatchdog,
+    describe_blocking_program,
+)
 from shoal.app.workflows.step_log import StepLog, WorkflowRecord, WorkflowRecords
 from shoal.app.workflows.step_runner import StepRunner
 from shoal.core.agents.identity import AgentIdentity, current_identity
@@ -240,8 +245,13 @@ class WorkflowSupervisor:
             self._watchdog = None
 
     async def _run_program(self, launch: WorkflowLaunch, steps: StepRunner) -> tuple[Any, Any]:
+        def interrupt(suspensions: int) -> None:
+            workflow, times = launch.start.workflow, f"{suspensions:,}"
+            steps.refuse_later_steps(format_session_notice("workflow_spins", workflow=workflow, times=times))
+            self._running[workflow].task.cancel()
+
         try:
-            returned = await launch.run(steps)
+            returned = await CountedProgram(launch.run(steps), steps.count_steps, interrupt)
         except SystemExit as error:
             # It would end the session without a record of the workflow's end.
             notice = format_session_notice(
