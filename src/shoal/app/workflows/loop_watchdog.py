@@ -12,10 +12,9 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import Context
-from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -155,8 +154,8 @@ class LoopWatchdog:
         )
 
 
-class CountedProgram(Awaitable[Any]):
-    """Program that counts its suspensions.
+class CountedProgram(Generator[Any, Any, Any]):
+    """Program of a workflow that counts its suspensions. It can be awaited once.
 
     `count_steps` returns how many steps it has run, or None while it runs one. `interrupted` is called when
     there were too many suspensions since the last step, and must cancel the task.
@@ -164,36 +163,30 @@ class CountedProgram(Awaitable[Any]):
 
     def __init__(
         self,
-        program: Awaitable[Any],
+        program: Coroutine[Any, Any, Any],
         count_steps: Callable[[], int | None],
         interrupted: Callable[[int], None],
     ) -> None:
-        self._program = program
+        self.program = program
         self._count_steps = count_steps
         self._interrupted = interrupted
         self._suspensions = 0
         self._steps: int | None = None
 
-    def __await__(self) -> Generator[Any, Any, Any]:
-        program = self._program.__await__()
-        resume: Callable[[], Any] = partial(next, program)
-        while True:
-            try:
-                awaited = resume()
-            except StopIteration as end:
-                return end.value
-            self._suspensions += 1
-            if self._suspensions >= MAX_SUSPENSIONS:
-                self._check_steps()
-            try:
-                sent = yield awaited
-            except GeneratorExit:
-                program.close()
-                raise
-            except BaseException as error:  # noqa: BLE001 - the program gets it
-                resume = partial(program.throw, error)
-            else:
-                resume = partial(program.send, sent)
+    def __await__(self) -> CountedProgram:
+        return self
+
+    def send(self, value: Any) -> Any:
+        self._suspensions += 1
+        if self._suspensions >= MAX_SUSPENSIONS:
+            self._check_steps()
+        return self.program.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self.program.throw(*error)
+
+    def close(self) -> None:
+        self.program.close()
 
     def _check_steps(self) -> None:
         self._suspensions = 0

@@ -12,6 +12,7 @@ from weakref import WeakSet
 from msgspec import Struct
 
 from shoal.app.model_notices import format_session_notice
+from shoal.app.workflows.loop_watchdog import CountedProgram
 from shoal.app.workflows.step_input import describe_difference, split_input
 from shoal.app.workflows.step_log import StepLog, StepRecord
 from shoal.core.clock import Clock
@@ -212,8 +213,12 @@ def _list_awaited(task: asyncio.Future[Any]) -> Iterable[asyncio.Future[Any]]:
 def _list_tasks_of_innermost_call(task: asyncio.Task[Any]) -> Iterable[asyncio.Future[Any]]:
     """Return the tasks of the task group or the `asyncio.wait` in which a task is waiting."""
     coroutine: Any = task.get_coro()
-    while isinstance(coroutine, CoroutineType) and isinstance(coroutine.cr_await, CoroutineType):
-        coroutine = coroutine.cr_await
+    while isinstance(coroutine, CoroutineType):
+        awaited = coroutine.cr_await
+        awaited = awaited.program if isinstance(awaited, CountedProgram) else awaited
+        if not isinstance(awaited, CoroutineType):
+            break
+        coroutine = awaited
     frame = getattr(coroutine, "cr_frame", None)
     if frame is None:
         return ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context, ContextVar
 from functools import cached_property
 from types import TracebackType
@@ -52,7 +52,7 @@ class WorkflowLaunch(Struct, frozen=True, kw_only=True):
     """One execution of a workflow, from its first step or after a crash."""
 
     start: WorkflowStarted
-    run: Callable[[StepRunner], Awaitable[Any]]
+    run: Callable[[StepRunner], Coroutine[Any, Any, Any]]
     convert_value: Callable[[Any], Any]
     """Checks the JSON value that the workflow returns. Raises `WorkflowError`."""
     log: StepLog
