@@ -263,7 +263,7 @@ async def test_own_settings_approve_servers_of_the_project_and_shared_ones_do_no
 async def test_the_local_file_approves_servers_if_it_is_the_users_own(
     shoal: ShoalProgram, home: Path, project: Path, is_trusted: bool, state: str, is_approved: bool
 ) -> None:
-    (project / ".mcp.json").write_text('{"mcpServers": {"shared": {"command": "there"}}}')
+    (project / ".mcp.json").write_text('{"mcpServers": {"shared": {"command": "sh"}}}')
     directory = project / ("shared" if "link" in state else ".claude")
     directory.mkdir()
     (directory / "settings.local.json").write_text('{"enabledMcpjsonServers": ["shared"]}')

@@ -208,7 +208,8 @@ def test_a_command_that_cannot_be_analyzed_has_a_problem(command):
 def test_a_long_command_is_analyzed_in_bounded_time(piece):
     started = time.thread_time()
     analyze_shell_command((piece * 100_000)[:100_000])
-    assert time.thread_time() - started < 2
+    # A slow machine takes two seconds; time that grows with the square of the length would be minutes.
+    assert time.thread_time() - started < 10
 
 
 def test_a_command_of_a_megabyte_is_refused_at_once():
