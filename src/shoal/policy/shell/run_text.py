@@ -30,9 +30,10 @@ _SEDS = frozenset({"sed", "gsed"})
 _SED_FILE_FLAG = re.compile(r"(?:-[nErsuziEl]*f|--fi[a-z]*=?)(.*)", re.DOTALL)
 _AWK_RUNS = re.compile(r"system|\||getline")
 _AWK_PLAIN_COMMAND = re.compile(
-    r"system\(\s*\"[^\"\\]*\"\s*\)|\"[^\"\\]*\"\s*\|\s*getline|\|\s*\"[^\"\\]*\"\s*(?=[;}\n]|$)"
+    r"system\(\s*\"[^\"\\]*\"\s*\)|(?:[{;(]|(?<!\\)\n)\s*\"[^\"\\]*\"\s*\|\s*getline"
+    r"|\|\s*\"[^\"\\]*\"\s*(?=[;}\n]|$)"
 )
-"""Commands in a program of awk that are one plain string."""
+"""Commands in a program of awk that are one plain string; after another word, a string is the end of one."""
 _SED_RUNS_LINES = re.compile(r"(?:^|[^A-Za-z\s\\])\s*[gpiImM0-9]*e[gpiImM0-9]*\s*(?:$|[;}\n])", re.MULTILINE)
 """The command `e` of sed without a text, or the flag `e` of a replacement: both run lines of the input."""
 _PROGRAM_NAME = re.compile(r"[a-z][a-z0-9_+-]*")
