@@ -85,9 +85,18 @@ _COPYING_SUBCOMMANDS: dict[str, frozenset[str]] = {
         ("aws", "gsutil", "gcloud", "az", "mc"), frozenset({"cp", "mv", "sync", "rsync", "download"})
     ),
     **dict.fromkeys(("cargo", "poetry", "hatch", "pdm", "npm", "dotnet", "rails", "mix", "flutter"),
-                    frozenset({"new", "init", "create", "pack"})),
+                    frozenset({"new", "init", "create", "pack", "vendor", "clone"})),
     **dict.fromkeys(("svn", "hg", "bzr", "fossil"),
                     frozenset({"checkout", "co", "export", "update", "up", "clone", "branch"})),
+    **dict.fromkeys(("pnpm", "yarn", "bun"), frozenset({"create", "init", "deploy", "pack"})),
+    **dict.fromkeys(("ng", "nest", "hugo", "mkdocs", "stack", "lein", "jekyll", "gatsby", "zola"),
+                    frozenset({"new", "init"})),
+    "composer": frozenset({"create-project"}),
+    "helm": frozenset({"create", "dependency", "dep", "dependencies"}),
+    "deno": frozenset({"init", "compile", "bundle"}),
+    "swift": frozenset({"package", "build"}),
+    "bundle": frozenset({"gem", "binstubs", "config", "init"}),
+    "git": frozenset({"credential-store", "pack-objects", "multi-pack-index", "commit-graph"}),
     "uv": frozenset({"venv", "init"}),
     "gh": frozenset({"clone", "download"}),
     "meson": frozenset({"setup"}),
@@ -262,7 +271,11 @@ _OTHER_TREE_CHANGERS: dict[str, frozenset[str]] = {
 """Subcommands of other version control systems that may change any file."""
 _GIT_DIRECTORY_MAKERS = frozenset({"clone", "init", "worktree"})
 _HARMLESS_STASH = frozenset({"list", "show", "drop", "clear", "create", "store"})
-_NEW_BRANCH = re.compile(r"-[bcC]|--create|--orphan")
+_NEW_BRANCH = re.compile(r"-[bBcC]|--create|--force-create|--orphan")
+_BRANCH_FLAG = re.compile(
+    r"-[bBcCqtlm]|--(?:create|force-create|quiet|track|no-track|guess|no-guess|progress|no-progress)"
+)
+"""Flags of `checkout` and `switch` that leave the files as they are."""
 _READING_WORDS: dict[str, frozenset[str]] = {
     "submodule": frozenset({"status", "summary", "init", "sync", "absorbgitdirs"}),
     "bisect": frozenset({"log", "view", "visualize", "terms"}),
@@ -662,4 +675,7 @@ def _is_git_change(name: str, words: tuple[str | None, ...]) -> bool:
 def _is_new_branch(words: Sequence[str]) -> bool:
     """Return True if `checkout` or `switch` only starts a branch at the current commit."""
     operands = [word for word in words if not word.startswith("-")]
-    return any(map(_NEW_BRANCH.fullmatch, words)) and len(operands) == 2
+    flags = [word for word in words if word.startswith("-")]
+    # Without a commit, `switch --orphan` removes all files, but `checkout --orphan` keeps them.
+    keeps = all(map(_BRANCH_FLAG.fullmatch, flags)) or (flags == ["--orphan"] and operands[0] == "checkout")
+    return keeps and any(map(_NEW_BRANCH.fullmatch, flags)) and len(operands) == 2

@@ -103,7 +103,7 @@ SUBCOMMAND_NAMES: dict[str, dict[str, tuple[str, ...]]] = {
         "uninstall = delete del un\nlist = ls\nhistory = hist\ndependency = dep dependencies\n"
     ),
     "rake": _parse_names("destroy = d\ngenerate = g\nrunner = r\nconsole = c\nserver = s\ntest = t\n"),
-    "terraform": _parse_names("workspace = env\n"),
+    "terraform": _parse_names("workspace = env\napply = apply-all\ndestroy = destroy-all\nplan = plan-all\n"),
     "wrangler": _parse_names("deploy = publish\n"),
     "gh": _parse_names("codespace = cs\nextension = ext exts extensions\nattestation = at\nruleset = rs\n"),
     "rustup": _parse_names("toolchain uninstall = uninstall\ntoolchain install = install\n"),
@@ -172,6 +172,13 @@ KNOWN_SUBCOMMANDS: dict[str, frozenset[str]] = {
     ),
 }
 """Subcommands of programs for which users define others; an unknown one may stand for any command."""
+LEADING_WORDS: dict[str, dict[str, int]] = {
+    "terraform": {"run-all": 0, "run": 0, "stack": 0},
+    "yarn": {"workspace": 1, "workspaces": 0, "foreach": 0, "global": 0},
+    "pnpm": {"recursive": 0, "multi": 0, "m": 0},
+    "composer": {"global": 0},
+}
+"""Words before a subcommand that say where it runs, with the number of words that belong to each."""
 UNIVERSAL_SUBCOMMANDS: dict[str, dict[str, str]] = {
     "gh": {
         "api": r"graphql|-[XfF].*|--(?:method|field|raw-field|input|form).*",

@@ -43,7 +43,7 @@ _SETTING = re.compile(r"[A-Za-z][\w.-]*=|--?[\w-]+=|ext::|(?:EXEC|SYSTEM|SHELL):
 """Text in front of a command in one word, as in `core.pager=…`, `!…` and `EXEC:…`."""
 _SHELL_SIGN = re.compile(r"[\s<>|;&$`*?]")
 _COMMAND_FLAG = re.compile(r"-[a-zA-Z]*c|--(?:command|call|session-command|sh-exec|exec|filter)")
-_AWK_RUNS = re.compile(r"system|\||getline")
+_AWK_RUNS = re.compile(r"system|\||getline|@\s*(?:load|[A-Za-z_]\w*\s*\()")
 _QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|`([^`]*)`")
 _SED_COMMAND = re.compile(r"(?:^|[;{}\n/$!0-9])[ \t]*e[ \t]+([^\n]+)")
 _ESCAPE = re.compile(r"(?:!|^\s*\.(?:shell|system)\s|\bshell\s|\\!)\s*([^\n'\"]+)", re.MULTILINE)

@@ -12,6 +12,7 @@ from shoal.policy.command_synonyms import (
     GROUPS,
     INNER_NAMES,
     KNOWN_SUBCOMMANDS,
+    LEADING_WORDS,
     SAME_FLAGS,
     SUBCOMMAND_NAMES,
     TARGET_PROGRAMS,
@@ -110,9 +111,20 @@ def iter_equivalent_commands(words: Sequence[str | None]) -> Iterator[KnownWords
     """Yield a command in its usual form, then other commands that do the same with its operands."""
     known = standardize_words(words[:_MAX_WORDS])
     yield known
+    if known[0] in LEADING_WORDS:
+        yield standardize_words(_drop_leading_words(known, LEADING_WORDS[known[0] or ""]))
     for effect, rest in _iter_effects(known):
         for means in effect.means:
             yield (*means.split(), *rest)
+
+
+def _drop_leading_words(known: KnownWords, leading: dict[str, int]) -> KnownWords:
+    """Return `yarn publish` for `yarn workspace a publish`."""
+    position = _find_subcommand(known)
+    while position is not None and (count := leading.get(known[position] or "")) is not None:
+        known = (*known[:position], *known[position + 1 + count :])
+        position = _find_subcommand(known)
+    return known
 
 
 def _iter_effects(known: KnownWords) -> Iterator[tuple[CommandEffect, KnownWords]]:
@@ -159,6 +171,7 @@ class OtherSpellings:
             *self._firsts,
             *SUBCOMMAND_NAMES.get(self._name, ()),
             *GROUPS.get(self._name, ()),
+            *LEADING_WORDS.get(self._name, ()),
             *(subcommand for name, subcommand in EFFECTS if name == self._name),
             *_OTHER_FIRST_WORDS,
         }

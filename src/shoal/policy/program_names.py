@@ -10,7 +10,7 @@ PROGRAM_NAMES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("apt-get", "aptitude"), ("apt",)),
     **dict.fromkeys(("yum", "microdnf"), ("dnf",)),
     **dict.fromkeys(("tofu", "terragrunt"), ("terraform",)),
-    **dict.fromkeys(("oc", "kubecolor"), ("kubectl",)),
+    **dict.fromkeys(("oc", "kubecolor", "microk8s.kubectl"), ("kubectl",)),
     "hub": ("git",),
     "wcurl": ("curl",),
     "mvnw": ("mvn",),
@@ -35,7 +35,7 @@ PROGRAM_NAMES: dict[str, tuple[str, ...]] = {
 """Other names of programs, and the command that they stand for."""
 
 
-_VERSION = re.compile(r"[\d.]+$")
+_VERSION = re.compile(r"(?:[-_]v?)?[\d.]+$")
 
 
 def get_plain_name(name: str) -> str:

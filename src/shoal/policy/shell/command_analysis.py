@@ -65,7 +65,7 @@ def _analyze(command: str) -> ShellCommandAnalysis:
         broken = str(reason)
     except Exception as error:  # noqa: BLE001 - a command that breaks the analysis needs approval and never runs without it
         broken = format_shell_reason("failed_analysis", error=type(error).__name__)
-    walker.add_evaluated_commands()
+    walker.finish_walk(command)
     parts = walker.parts
     if walker.functions:
         parts = [_mark_shadowed_by_function(part, walker.functions) for part in parts]

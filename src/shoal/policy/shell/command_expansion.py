@@ -296,6 +296,7 @@ def _expand_wrapper_command(name: str, found: UnexpandedShellCommand, walk: Shel
         via=(*found.via, name),
         sets=(*found.sets, *inner.sets),
         outer=(*found.outer, _get_known_words(found)),
+        found_name=found.found_name if piped is None else _get_piped_name(walk),
     )
     if name == "exec" and inner.words[0].value is None and inner.words[0].many:
         _append_simple_command(
@@ -304,6 +305,14 @@ def _expand_wrapper_command(name: str, found: UnexpandedShellCommand, walk: Shel
         _append_unknown_command(name, found, walk)
         return
     expand_found_command(inner_found, walk)
+
+
+def _get_piped_name(walk: ShellSyntaxWalkState) -> str:
+    """Return a pattern for the names of links that `find` passes through a pipe."""
+    for part in reversed(walk.parts):
+        if part.words[:1] == ("find",) and walk.piped_from.startswith(part.text):
+            return get_found_name_pattern([ShellWord(word) for word in part.words[1:]])
+    return "*"
 
 
 def _expand_shell_invocation(name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
@@ -414,7 +423,8 @@ def _append_simple_command(
             changes=files.changes,
             read_only=read_only,
             follows_links=files.follows_links,
-            found_name=found.found_name,
+            # A directory of that name may contain links of any name.
+            found_name="*" if files.follows_links and found.found_name else found.found_name,
             why=reason,
             words=words,
             globs=globs,

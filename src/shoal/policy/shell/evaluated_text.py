@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from shoal.policy.shell.program_judges import is_harmless_shell_variable
 from shoal.policy.shell.readonly_usage import parse_command_options
 from shoal.policy.shell.shell_words import ShellWord
+from shoal.policy.shell.simple_commands import SimpleShellCommand
 
 _EXPRESSION = re.compile(r"[A-Za-z0-9_\s+*/%()<>=!&|^~?:,$#{}\x02.-]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -29,6 +30,9 @@ _INTEGERS = frozenset(
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Variables of bash with the integer attribute: every value that they get is an expression."""
+_DIRECTORY_VARIABLES = frozenset({"CDPATH", "HOME", "OLDPWD", "PWD", "DIRSTACK"})
+"""Variables that tell the shell what `cd` and `~` mean."""
+_DIRECTORY_COMMANDS = (("cd",), ("pushd",), ("popd",))
 UNKNOWN_NUMBER = "\x02"
 """Replaces, in an expression, a substitution whose output is a number."""
 
@@ -73,6 +77,18 @@ class ShellVariables:
                 seen |= new_names
                 pending.extend(new_names)
         return False
+
+    def may_move(self, command: str, parts: Sequence[SimpleShellCommand]) -> bool:
+        """Return True if a variable changes what a `cd` or `~` of the command line means."""
+        # A value that is such a name may be a reference to it.
+        moved = {name for each in self._values if each[1] != "" for name in each} & _DIRECTORY_VARIABLES
+        if not moved:
+            return False
+        changes = [part.words for part in parts if part.words[:1] in _DIRECTORY_COMMANDS]
+        return "~" in command or any(
+            "CDPATH" in moved or words[0] != "cd" or (words[-1] or "-")[0] == "-" or len(words) == 1
+            for words in changes
+        )
 
     def add_value(self, name: str, value: str | None) -> None:
         """Record a value that a variable gets; None is known only at run time."""

@@ -42,6 +42,13 @@ _RUNS = re.compile(
     r"|`|%x|\bqx\b"
 )
 """Ways in which code of any language can run a program whose name it computes."""
+_PLAIN_PERL_MODULE = re.compile(
+    r"v?[\d._]+|strict|warnings|utf8|feature|constant|integer|bigint|bignum|bytes|locale|open|vars|autodie|Carp|Cwd"
+    r"|(?:JSON|Data|List|Scalar|Hash|Time|Math|MIME|Digest|Encode|Text|Unicode|Tie)(?:::\w+)*|File::(?:Basename|Spec)"
+    r"|Getopt::\w+|English|Benchmark"
+)
+"""Modules of Perl whose functions run no program."""
+_PERL_USE = re.compile(r"(?<![\w$@%])use\s+([\w:.]+)")
 _RUNS_IN: dict[str, re.Pattern[str]] = {
     "perl": re.compile(
         r"\b(?:do|require|open|syscall|sysopen|readpipe|glob|AUTOLOAD|CORE|UNIVERSAL|Inline|can)\b|\||&\{|&\$"
@@ -107,9 +114,15 @@ def may_run_programs(name: str, code: str) -> bool:
         re.sub(r"require\(['\"](?:node:)?os['\"]\)|\bos\.(?!exec)\w+", "", code)
     ):
         return True
+    if family == "perl" and not all(map(is_plain_perl_module, _PERL_USE.findall(code))):
+        return True
     special = _RUNS_IN.get(family)
     # Of other languages nothing is known.
     return True if special is None else special.search(code) is not None
+
+
+def is_plain_perl_module(module: str) -> bool:
+    return _PLAIN_PERL_MODULE.fullmatch(module) is not None
 
 
 def may_expression_run(name: str, code: str) -> bool:

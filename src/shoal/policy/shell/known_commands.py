@@ -101,7 +101,7 @@ NPM_SETTINGS = ".npmrc"
 """File in a package directory whose settings npm applies."""
 
 LINK_FOLLOWING_FLAGS: dict[str, re.Pattern[str]] = {
-    **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-(?!-).*R|--d")),
+    **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-(?!-).*[RS]|--d")),
     **dict.fromkeys(("rg", "fd"), re.compile(r"-(?!-).*L|--follow")),
     "find": re.compile(r"-L|-follow"),
     "tree": re.compile(r"-(?!-).*l"),

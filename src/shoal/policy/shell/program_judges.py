@@ -207,6 +207,11 @@ _FIND_TESTS_WITHOUT_VALUE = frozenset(
 )
 
 
+_FIND_ACTIONS = FIND_EXEC_FLAGS | {"-print", "-print0", "-printf", "-ls"}
+_FIND_ALTERNATIVES = frozenset({"-o", "-or", ",", "(", ")", "-L", "-follow", "-H"})
+"""Words of find that give tests another scope, or with which `-type f` also holds for links."""
+
+
 def _is_find_test_with_value(value: str | None) -> bool:
     return value is not None and value in _FIND_TESTS and value not in _FIND_TESTS_WITHOUT_VALUE
 
@@ -215,15 +220,22 @@ def get_found_name_pattern(words: Sequence[ShellWord]) -> str:
     """Return a pattern for the names of links that find passes to its commands; empty if it passes none."""
     found_name = "*"
     index = 0
-    if any(word.value is None for word in words):
+    values = [word.value for word in words]
+    # With these words, a test need not hold for every file that a command gets, even if they come later.
+    if None in values or not _FIND_ALTERNATIVES.isdisjoint(values):
         return found_name
-    while index < len(words) and (value := words[index].value) not in FIND_EXEC_FLAGS:
-        if value in ("-o", "-or", ",", "!", "-not", "-L", "-follow", "-H"):
-            return "*"
-        operand = words[index + 1].value if index + 1 < len(words) else None
+    # Tests that follow the command, or the action that prints, come too late.
+    while index < len(values) and (value := values[index]) not in _FIND_ACTIONS:
+        operand = values[index + 1] if index + 1 < len(values) else None
+        if value in ("!", "-not"):
+            # The test that it negates only leaves files out.
+            if not _is_find_test_with_value(operand):
+                return "*"
+            index += 3
+            continue
         if value == "-type" and operand == "f":
             return ""
-        if value == "-name" and operand is not None and operand:
+        if value == "-name" and operand:
             found_name = operand
         index += 2 if _is_find_test_with_value(value) else 1
     return found_name

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from shoal.policy.shell.inner_commands import LANGUAGES, expand_inner_text, expand_inner_words
-from shoal.policy.shell.interpreter_code import EXPRESSION_RUNNERS, may_run_programs
+from shoal.policy.shell.interpreter_code import EXPRESSION_RUNNERS, is_plain_perl_module, may_run_programs
 from shoal.policy.shell.known_commands import (
     COMMAND_RUNNERS,
     COPYING_COMMANDS,
@@ -24,15 +24,18 @@ from shoal.policy.shell.wrapper_commands import SHELLS, WRAPPERS
 
 _CODE_FLAG = re.compile(r"-[a-zA-Z0-9]*[ceErpBR]|eval|--(?:eval|execute|command|expression|cmd|print)")
 _AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
+_PERL_MODULE_FLAG = re.compile(r"-[acdlnpstuwTW0-9]*[mM]-?([\w:]*)")
 _MAKES = frozenset({"make", "gmake"})
 _COMPILERS = frozenset({"gcc", "g++", "cc", "c++", "cpp", "gfortran"})
 _SEDS = frozenset({"sed", "gsed"})
 _SED_FILE_FLAG = re.compile(r"(?:-[nErsuziEl]*f|--fi[a-z]*=?)(.*)", re.DOTALL)
-_AWK_RUNS = re.compile(r"system|\||getline")
+_AWK_RUNS = re.compile(r"system|\||getline|@\s*(?:load|[A-Za-z_]\w*\s*\()")
+"""Signs of a program of awk that runs commands, perhaps through the name of a function in a variable."""
 _AWK_PLAIN_COMMAND = re.compile(
-    r"system\(\s*\"[^\"\\]*\"\s*\)|\"[^\"\\]*\"\s*\|\s*getline|\|\s*\"[^\"\\]*\"\s*(?=[;}\n]|$)"
+    r"system\(\s*\"[^\"\\]*\"\s*\)|(?:[{;(]|(?<!\\)\n)\s*\"[^\"\\]*\"\s*\|\s*getline"
+    r"|\|\s*\"[^\"\\]*\"\s*(?=[;}\n]|$)"
 )
-"""Commands in a program of awk that are one plain string."""
+"""Commands in a program of awk that are one plain string; after another word, a string is the end of one."""
 _SED_RUNS_LINES = re.compile(r"(?:^|[^A-Za-z\s\\])\s*[gpiImM0-9]*e[gpiImM0-9]*\s*(?:$|[;}\n])", re.MULTILINE)
 """The command `e` of sed without a text, or the flag `e` of a replacement: both run lines of the input."""
 _PROGRAM_NAME = re.compile(r"[a-z][a-z0-9_+-]*")
@@ -323,7 +326,15 @@ def _reads_sed_input(words: Sequence[ShellWord]) -> bool:
     return False
 
 
-def _may_module_run(words: Sequence[ShellWord], script: str) -> bool:
+def _may_module_run(name: str, words: Sequence[ShellWord], script: str) -> bool:
+    """Return True if a module that a flag names may run programs."""
+    if name.startswith("perl"):
+        modules = (_PERL_MODULE_FLAG.match(word.value or "") for word in words)
+        return any(match is not None and not is_plain_perl_module(match[1]) for match in modules)
+    return name.startswith("python") and _may_python_module_run(words, script)
+
+
+def _may_python_module_run(words: Sequence[ShellWord], script: str) -> bool:
     """Return True if Python runs a module that takes code as an argument or from its input."""
     values = [word.value or "" for word in words]
     for index, value in enumerate(values):
@@ -380,7 +391,7 @@ def _find_interpreter_code(name: str, words: Sequence[ShellWord], script: str) -
         else:
             code.append(word.value)
             code.extend(_list_word_code(name, word.value, is_code=is_code))
-    if name.startswith("python") and _may_module_run(words, script):
+    if _may_module_run(name, words, script):
         code.append(None)
     return tuple(code)
 

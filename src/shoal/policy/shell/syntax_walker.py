@@ -120,12 +120,14 @@ class ShellSyntaxWalker:
             self._variables = ShellVariables()
         return self._variables
 
-    def add_evaluated_commands(self) -> None:
-        """Add a placeholder if an expression may run a command that the walk has not seen."""
+    def finish_walk(self, command: str) -> None:
+        """Add a placeholder if an expression may run an unseen command; note variables that move paths."""
         if self._variables is not None and self._variables.may_run_text:
             self._add_unknown_command("expression_run")
         elif self._variables is not None and (text := self._variables.unproven_expression) is not None:
             self.note_trouble("unknown_construct", text=repr(text[:60]))
+        if self._variables is not None and self._variables.may_move(command, self.parts):
+            self.are_paths_unknown = True
 
     def note_trouble(self, key: str, /, **values: object) -> None:
         """Record why the command needs permission, although all that it runs is found."""
