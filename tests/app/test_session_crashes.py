@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal.core.conversation.messages import Message, ToolResultBlock
+from shoal.core.conversation.messages import Base64ImageSource, ImageBlock, Message, ToolResultBlock
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.ids import SessionId
 from shoal.models.scripted_model import ScriptedModel
@@ -141,6 +141,73 @@ async def test_a_request_cut_by_a_crash_is_listed_as_unsettled(tmp_path: Path) -
     assert sums.total.usage.input_tokens == 20
     assert sums.total.usage.output_tokens == 10
     assert len(sums.unsettled) == 1
+
+
+PASTE_AND_DIE = """
+    import asyncio, os, sys, shoal
+    from shoal.core.conversation.messages import Base64ImageSource, ImageBlock, Message, TextBlock
+    from shoal.core.conversation.messages import ToolUseBlock
+
+    async def paste() -> str:
+        "Paste an image into the running turn, then die."
+        image = ImageBlock(source=Base64ImageSource(media_type="image/png", data="AAAA" * 4000))
+        session.steer(Message(role="user", content=(TextBlock(text="what is this?"), image)))
+        os.kill(os.getpid(), 9)
+
+    async def main():
+        global session
+        model = shoal.ScriptedModel([ToolUseBlock(id="c1", name="paste", input={})])
+        async with shoal.open(cwd=sys.argv[1], model=model, tools=[shoal.tool(paste)],
+                              skip_permissions=True) as session:
+            print(session.id, flush=True)
+            async for event in session.run("work"):
+                pass
+
+    asyncio.run(main())
+"""
+
+
+async def resume_and_list_images(project: Path, session: str) -> tuple[str, list[ImageBlock]]:
+    """Resume the session; return the text and the images of the items that waited for the lead."""
+    received: list[Message] = []
+
+    def choose_reply(request: ModelRequest) -> str:
+        received.extend(request.messages)
+        return "seen"
+
+    async with shoal.open(cwd=project, model=ScriptedModel(choose_reply), resume=session) as resumed:
+        await resumed.run("go on")
+    images = [block for each in received for block in each.content if isinstance(block, ImageBlock)]
+    return "\n".join(each.text for each in received), images
+
+
+@pytest.mark.spec("QUE-03")
+async def test_an_image_pasted_during_a_turn_survives_a_kill(tmp_path: Path) -> None:
+    child = run_script(PASTE_AND_DIE, tmp_path)
+    assert child.returncode == -9, child.stderr
+    text, images = await resume_and_list_images(tmp_path, child.stdout.strip())
+    assert text.count("what is this?") == 1
+    assert [image.source.data for image in images if isinstance(image.source, Base64ImageSource)] == [
+        "AAAA" * 4000
+    ]
+
+
+@pytest.mark.spec("QUE-03")
+@pytest.mark.parametrize("damage", [b"", b"{}", b'[{"type": "image"}]', b"\xff", None])
+async def test_a_pasted_image_whose_file_is_damaged_is_said_to_be_lost(
+    tmp_path: Path, damage: bytes | None
+) -> None:
+    child = run_script(PASTE_AND_DIE, tmp_path)
+    (file,) = Path(os.environ["SHOAL_HOME"]).rglob("queued-*.json")
+    if damage is None:
+        file.unlink()
+    else:
+        file.write_bytes(damage)
+    text, images = await resume_and_list_images(tmp_path, child.stdout.strip())
+    assert not images
+    assert "what is this?" in text
+    assert "of this message" in text
+    assert str(file) in text
 
 
 async def test_a_full_disk_ends_the_turn_with_an_error_and_loses_nothing(tmp_path: Path) -> None:

@@ -318,6 +318,8 @@ class QueueItemAdded(JournaledEvent, frozen=True, tag="queued"):
     mode: InboxItemMode = "prompt"
     quiet: bool = False
     """True if it does not wake the agent; it is delivered together with the next item that wakes it."""
+    content_file: str = ""
+    """File with the whole content if it is more than the text, for example images."""
 
 
 class QueueItemWithdrawn(JournaledEvent, frozen=True, tag="withdrawn"):

@@ -58,6 +58,7 @@ from shoal.runs.run_outcome import build_agent_result_notification, find_last_as
 from shoal.runs.shell_notifier import build_shell_end_notification
 from shoal.runs.stored_report import excerpt_and_store_long_report
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
+from shoal.wire.json_codec import decode_json, parse_conversation_message
 from shoal.workspaces.worktree_files import is_in_agent_worktree
 
 
@@ -254,7 +255,8 @@ def recover_state_from_journal(
     pending: dict[AgentId, list[InboxItem]] = {}
     for item in reader.queued_items.values():
         if item.to != LEAD_ID or item.id not in deliveries.delivered:
-            pending.setdefault(item.to, []).append(item)
+            file = reader.content_files.get(item.id)
+            pending.setdefault(item.to, []).append(item if file is None else _load_content(item, file))
     for completion in (*completions, *cut_off):
         if not reader.was_agent_result_delivered(completion, deliveries):
             item = replace(
@@ -312,6 +314,8 @@ class SessionRecoveryState:
         self.working_agents: dict[AgentId, AgentStarted] = {}
         self.completions: dict[str, AgentResult] = {}
         self.queued_items: dict[str, InboxItem] = {}
+        self.content_files: dict[str, str] = {}
+        """Files with the content of queued items that is more than text."""
         self.active_members: dict[AgentId, AgentStarted] = {}
         self.idle_members: dict[AgentId, AgentStarted] = {}
         self.former_members: set[AgentId] = set()
@@ -339,7 +343,7 @@ class SessionRecoveryState:
         """Remove the items that the lead has; they are never pending again."""
         for item in [each for each in self.queued_items.values() if each.to == LEAD_ID]:
             if item.id in deliveries.delivered:
-                del self.queued_items[item.id]
+                self._forget_queued_item(item.id)
         for shell_ended in list(self.shells.end_events.values()):
             if shell_ended.end.quiet or self.was_agent_told_of_shell_end(shell_ended, deliveries):
                 del self.shells.end_events[shell_ended.id]
@@ -386,9 +390,9 @@ class SessionRecoveryState:
             case NotificationDelivered(completion=completion_id, call=call):
                 self._notified_calls[completion_id] = call
             case QueueItemAdded() as queued:
-                self.queued_items[queued.item] = _inbox_item_from_event(queued)
+                self._add_queued_item(queued)
             case QueueItemWithdrawn(item=item):
-                self.queued_items.pop(item, None)
+                self._forget_queued_item(item)
             case ToolFinished(agent=agent):
                 self._call_counts[agent] = self._call_counts.get(agent, 0) + 1
             case FileChanged(agent=agent, path=path):
@@ -402,6 +406,15 @@ class SessionRecoveryState:
         self._teammates.add(event.agent)
         self.former_members.discard(event.agent)
         self.active_members[event.agent] = event
+
+    def _add_queued_item(self, queued: QueueItemAdded) -> None:
+        self.queued_items[queued.item] = _inbox_item_from_event(queued)
+        if queued.content_file:
+            self.content_files[queued.item] = queued.content_file
+
+    def _forget_queued_item(self, item: str) -> None:
+        self.queued_items.pop(item, None)
+        self.content_files.pop(item, None)
 
     def _on_member_ended(self, completion: AgentResult, notice: str) -> None:
         agent, item_id, recipient = completion.agent, completion.id, completion.report_to
@@ -516,3 +529,18 @@ def _inbox_item_from_event(queued: QueueItemAdded) -> InboxItem:
         mode=queued.mode,
         wakes=not queued.quiet,
     )
+
+
+def _load_content(item: InboxItem, file: str) -> InboxItem:
+    """Return the item with the content of the file, or with a sentence that it is lost."""
+    try:
+        message, skipped = parse_conversation_message(
+            {"role": "user", "content": decode_json(Path(file).read_bytes())}
+        )
+    except (OSError, ValueError, TypeError) as error:
+        lost = TextBlock(text=f"[The images of this message are lost: {file} cannot be read ({error}).]")
+        return replace(item, content=(*item.content, lost))
+    if skipped or not message.content:
+        lost = TextBlock(text=f"[A part of this message is lost: {file} is damaged.]")
+        return replace(item, content=(*(message.content or item.content), lost))
+    return replace(item, content=message.content)

@@ -31,7 +31,7 @@ from shoal.app.session.typed_commands import SlashCommandInvocation
 from shoal.core.agents.subagents import AgentMessageDeliveryReceipt, AgentStatusSnapshot
 from shoal.core.budgets.usage import SessionSpending
 from shoal.core.conversation.inbox_items import InboxItem
-from shoal.core.conversation.messages import Message, user_message
+from shoal.core.conversation.messages import Message, TextBlock, user_message
 from shoal.core.core_texts import format_end_reason
 from shoal.core.events import (
     Event,
@@ -52,6 +52,7 @@ from shoal.core.task_groups import (
 )
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.team.session_teams import SessionTeams
+from shoal.wire.json_codec import encode_json
 from shoal.wire.notification_text import format_mail_message
 
 if TYPE_CHECKING:
@@ -502,10 +503,25 @@ class Session:
             wakes=wakes,
         )
         self.emit_event(
-            QueueItemAdded(agent=LEAD_ID, item=item.id, by=by, text=message.text, mode=mode, quiet=not wakes)
+            QueueItemAdded(
+                agent=LEAD_ID,
+                item=item.id,
+                by=by,
+                text=message.text,
+                mode=mode,
+                quiet=not wakes,
+                content_file=self._store_content_beyond_text(item),
+            )
         )
         self.runtime.inbox.queue.put(item)
         return item.id
+
+    def _store_content_beyond_text(self, item: InboxItem) -> str:
+        """Store content that is more than text, such as images; return its file, or an empty string."""
+        if all(isinstance(block, TextBlock) for block in item.content):
+            return ""
+        results = self.agent.environment.results
+        return str(results.save_result(f"queued-{item.id}.json", encode_json(item.content)))
 
     def withdraw_queued_prompts(self) -> tuple[Message, ...]:
         """Take back prompts that came too late for the lead; the caller owns them now."""
