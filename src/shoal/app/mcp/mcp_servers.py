@@ -14,6 +14,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.mcp.server_instructions import (
+    AgentServerInstructions,
+    InstructedServer,
+    list_instructed_servers,
+)
 from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.mcp_files import ConfiguredMcpServers
 from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionSourceKind, ToolSelection
@@ -56,6 +61,8 @@ class AgentTools(Struct, frozen=True, kw_only=True):
     """Tools of the servers that the definition names; the agent has them regardless of its `tools`."""
     close: Callable[[], Awaitable[None]] = _close_nothing
     """Stops the agent's own servers."""
+    instructed_servers: tuple[InstructedServer, ...] = ()
+    """The agent's own servers that gave instructions."""
     output_tool: StructuredOutputTool | None = None
     """Receives the structured answer that the agent must give, if any; also in `tools`."""
 
@@ -169,6 +176,7 @@ class SessionMcpServerManager:
         self._tool_change_listeners: tuple[Callable[[Mapping[str, Tool]], object], ...] = ()
         self._channel_listeners: tuple[Callable[[str, McpChannelMessage], None], ...] = ()
         self._resource_tools: tuple[Tool, ...] = ()
+        self._instructed = list_instructed_servers(configured.relayed)
         self._group = asyncio.TaskGroup()
         self._change_event = asyncio.Event()
         self._optional_start = asyncio.Event()
@@ -355,8 +363,23 @@ class SessionMcpServerManager:
 
         own_tools = {tool.schema.name: tool for managed in own_servers for tool in managed.tools}
         return AgentTools(
-            tools={**session_tools, **own_tools}, extra_names=extra_names, close=close_own_servers
+            tools={**session_tools, **own_tools},
+            extra_names=extra_names,
+            close=close_own_servers,
+            instructed_servers=list_instructed_servers([managed.status_info for managed in own_servers]),
         )
+
+    def create_agent_instructions(
+        self, agent_tools: AgentTools | None = None
+    ) -> AgentServerInstructions | None:
+        """Return the instructions of the servers for an agent with these tools, or for the lead.
+
+        None if there are no servers.
+        """
+        own_servers = () if agent_tools is None else agent_tools.instructed_servers
+        if not (own_servers or self.configured.servers or self.configured.relayed):
+            return None
+        return AgentServerInstructions(own_servers, lambda: self._instructed, is_lead=agent_tools is None)
 
     async def _wait_for_required_servers(
         self, definition: AgentDefinition, names: Sequence[str], own_servers: Sequence[ManagedMcpServer]
@@ -459,6 +482,9 @@ class SessionMcpServerManager:
         """Handle a changed status or tool list of a server."""
         event, self._change_event = self._change_event, asyncio.Event()
         event.set()
+        statuses = [*self.configured.relayed, *(managed.status_info for managed in self._servers)]
+        if (instructed := list_instructed_servers(statuses)) != self._instructed:
+            self._instructed = instructed
         if not self._publish_tools() and not self.list_pending_names():
             self._notify_listeners()
 

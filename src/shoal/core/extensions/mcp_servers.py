@@ -15,6 +15,7 @@ MAX_TOOL_NAME_LENGTH = 64
 """Maximum length of a tool name that every provider accepts."""
 _MAX_SERVER_NAME_LENGTH = 40
 MCP_PREFIX = "mcp__"
+READ_RESOURCE_TOOL = "ReadMcpResourceTool"
 
 
 class McpStdioConfig(Struct, frozen=True, kw_only=True):
@@ -103,6 +104,8 @@ class McpServerStatus(Struct, frozen=True, kw_only=True):
     """Names of its prompts, which are slash commands."""
     resources: bool = False
     """True if it has resources."""
+    instructions: str = ""
+    """Its instructions for models, shortened."""
 
 
 class McpPromptArgument(Struct, frozen=True, kw_only=True):

@@ -119,6 +119,7 @@ class ManagedMcpServer:
             tools=tuple(tool.schema.name for tool in self.tools),
             prompts=tuple(prompt.name for prompt in self.features.prompts),
             resources=self.features.resources,
+            instructions=self.features.instructions,
         )
 
     def start(self, group: asyncio.TaskGroup) -> None:
