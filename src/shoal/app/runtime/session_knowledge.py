@@ -90,7 +90,7 @@ def load_skills_and_instructions(
         ),
         catalog_changes=AgentAndSkillChangeReporter(config.definitions, skills),
         instructions=instructions,
-        mentions=MentionExpander(config.definitions.resolve_agent_name),
+        mentions=MentionExpander(config.definitions, servers),
         path_instructions=path_instructions,
         output_style=choose_output_style(settings, cwd, config.plugins.list_style_dirs()),
         memory=memory,

@@ -285,6 +285,10 @@ class Session:
     def list_mcp_servers(self) -> Sequence[McpServerStatus]:
         return self.runtime.servers.list_statuses()
 
+    async def list_resource_mentions(self) -> Sequence[tuple[str, str]]:
+        """Return `server:uri` and a description of each resource of the connected MCP servers."""
+        return await self.runtime.servers.list_resource_mentions()
+
     async def wait_for_mcp_servers(self) -> None:
         await self.runtime.servers.wait_until_ready()
 
