@@ -193,6 +193,8 @@ class UserMessageStreamLine(OutputStreamLine, frozen=True, kw_only=True, tag_fie
     timestamp: str | msgspec.UnsetType = msgspec.UNSET
     tool_use_result: Any = msgspec.UNSET
     """Structured data of a tool's result, or its text."""
+    is_replay: bool | msgspec.UnsetType = msgspec.field(name="isReplay", default=msgspec.UNSET)
+    """True for a message that the program sent itself."""
 
 
 class ApiRetryStreamLine(OutputStreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):

@@ -44,7 +44,7 @@ from shoal.core.events import (
     QueueItemWithdrawn,
     SessionEnded,
 )
-from shoal.core.ids import LEAD_ID, AgentId, SessionId
+from shoal.core.ids import LEAD_ID, AgentId, EntryId, SessionId
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.task_groups import (
     exit_task_group_unwrapping_one_error,
@@ -104,6 +104,7 @@ class Session:
         self._options, self._exit = options, AsyncExitStack()
         self._agents, self._names_options = tuple(agents), names_options
         self._last_mode = LastWorkingPermissionModeTracker()
+        self._entry_ids: set[str] | None = None
         self.stop_requested = asyncio.Event()
         """Set when a program asked the run to end; the surface ends it."""
         self.interrupted_agents: tuple[AgentStatusSnapshot, ...] = ()
@@ -510,6 +511,17 @@ class Session:
         )
         self.runtime.inbox.queue.put(item)
         return item.id
+
+    def assign_prompt_id(self, prompt: Message, wanted: str = "") -> str:
+        """Choose the id of the transcript entry of the next prompt: `wanted`, unless the session has it."""
+        from shoal.app.session.session_changes import read_entry_ids
+
+        if self._entry_ids is None:
+            self._entry_ids = read_entry_ids(self)
+        entry = wanted if wanted and wanted not in self._entry_ids else self.config.ids.new_entry_id()
+        self._entry_ids.add(entry)
+        self.agent.conversation.set_entry_id(prompt, EntryId(entry))
+        return entry
 
     def withdraw_queued_prompts(self) -> tuple[Message, ...]:
         """Take back prompts that came too late for the lead; the caller owns them now."""
