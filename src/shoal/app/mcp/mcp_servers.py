@@ -602,7 +602,12 @@ def _make_unstarted_server_status(
     server: McpServerConfig, status: McpServerState, detail: str
 ) -> McpServerStatus:
     return McpServerStatus(
-        name=server.name, status=status, kind=server.transport_type, origin=server.origin, detail=detail
+        name=server.name,
+        status=status,
+        kind=server.transport_type,
+        origin=server.origin,
+        scope=server.scope,
+        detail=detail,
     )
 
 

@@ -283,6 +283,11 @@ class Session:
         """Return the hooks shared by all agents."""
         return tuple(hook for hooks in self.runtime.hooks.by_event.values() for hook in hooks)
 
+    @property
+    def key_source(self) -> str:
+        """Variable with the key of the lead's provider, `apiKeyHelper`, or `none`."""
+        return self.settings.find_key_source(self.model_card.provider)
+
     def list_mcp_servers(self) -> Sequence[McpServerStatus]:
         return self.runtime.servers.list_statuses()
 
@@ -559,6 +564,8 @@ class Session:
         model = await self.runtime.models.choose_model(name or self._options.model)
         self.agent.budget.require_priced_model(model.card)
         self.agent.set_model(model)
+        mode = self.runtime.lead.permissions.mode
+        self.emit_event(PermissionModeChanged(agent=LEAD_ID, mode=mode, model=model.card.id))
 
     def set_mode(self, mode: PermissionMode) -> None:
         """Set the permission mode. Raises `SettingsError` if skipping permissions is not enabled."""

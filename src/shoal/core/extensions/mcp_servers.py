@@ -48,11 +48,17 @@ class McpHttpConfig(Struct, frozen=True, kw_only=True):
     oauth: McpOAuthConfig = McpOAuthConfig()
 
 
+McpServerScope: TypeAlias = Literal["local", "user", "project", "enterprise", "dynamic"]
+"""Where a server is configured: for you in one project, for you, in the project, in a managed file, or only
+for this session."""
+
+
 class McpServerConfig(Struct, frozen=True, kw_only=True):
     name: str
     connection: McpStdioConfig | McpHttpConfig
     origin: str
     """File and line of its configuration, or the flag, or the agent that defines it."""
+    scope: McpServerScope = "dynamic"
     timeout: float | None = None
     """Seconds that a call may take without progress; None means the setting for all servers."""
     always_load: bool = False
@@ -94,6 +100,8 @@ class McpServerStatus(Struct, frozen=True, kw_only=True):
     """Transport, for example `stdio` or `http`."""
     origin: str
     """File or option that configures it."""
+    scope: McpServerScope = "dynamic"
+    """`local`, `user`, `project`, `enterprise` (managed file) or `dynamic` (flag, agent or plug-in)."""
     detail: str = ""
     """Reason why it is not connected, and what to do."""
     version: str = ""

@@ -114,6 +114,7 @@ class ManagedMcpServer:
             status=self.status,
             kind=self.server.transport_type,
             origin=self.server.origin,
+            scope=self.server.scope,
             detail=self.detail,
             version=self.features.version,
             tools=tuple(tool.schema.name for tool in self.tools),

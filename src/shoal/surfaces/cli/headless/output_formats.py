@@ -406,8 +406,8 @@ class StreamJsonOutputWriter:
             return
         encoder = self._partial.setdefault(event.agent, PartialMessageEncoder())
         match event:
-            case TextStreamed(kind="text" | "thinking" as kind, text=text):
-                encoded_lines = encoder.encode_delta(kind, text)
+            case TextStreamed(kind="text" | "thinking" as kind, text=text, reply=reply):
+                encoded_lines = encoder.encode_delta(kind, text, reply)
             case MessageAdded():
                 encoded_lines = encoder.encode_message_end(event)
             case ModelRequestSent(model=model):
@@ -501,6 +501,7 @@ def _build_init_line(session: Session) -> stream_output_codec.SessionInitStreamL
         mcp_servers=[{"name": each.name, "status": each.status} for each in session.list_mcp_servers()],
         model=session.model_card.id,
         permission_mode=session.permission_mode,
+        api_key_source=session.key_source,
         agents=[definition.name for definition in session.list_agent_definitions()],
         skills=[skill.name for skill in session.skills.list_skills_for_model()],
         plugins=[{"name": each.name, "path": str(each.root)} for each in session.list_plugins()],
