@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -113,6 +115,27 @@ async def test_hooks_get_the_id_of_the_prompt_and_the_effort(project: Path, hook
     assert child["prompt_id"] == first
     assert all(each["effort"] == {"level": "high"} for each in hook_log.read_inputs("PreToolUse"))
     assert all(each["effort"] == {"level": "high"} for each in hook_log.read_inputs("Stop"))
+
+
+@pytest.mark.spec("CMP-048")
+async def test_a_start_hook_gets_no_prompt_id_even_if_a_prompt_has_arrived(
+    project: Path, hook_log: HookInputLog, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    hooks = json.loads(make_settings({"Setup": ("init", f"cat {gate}")}))["hooks"]
+    log = hook_log.build_logging_command()
+    hooks |= json.loads(make_settings({"SessionStart": log, "UserPromptSubmit": log}))["hooks"]
+    settings = json.dumps({"hooks": hooks})
+    async with open_session(project, ScriptedModel(["one"]), settings=settings, setup="init") as session:
+        turn = session.run("go")
+        # The turn waits for the hooks: its prompt has arrived when it has started.
+        assert type(await anext(turn)).__name__ == "TurnStarted"
+        await asyncio.to_thread(gate.write_text, "open")
+        async for _ in turn:
+            pass
+    assert "prompt_id" not in hook_log.read_inputs("SessionStart")[0]
+    assert hook_log.read_inputs("UserPromptSubmit")[0]["prompt_id"]
 
 
 async def test_options_refuse_an_unknown_setup(project: Path) -> None:

@@ -635,17 +635,19 @@ async def test_a_skill_that_a_rule_denies_is_not_listed_as_used(shoal: ShoalProg
     )
     assert "not used    skill forks  → permissions.deny forbids it\n" in ran.text
     assert "  used        skill free\n" in ran.text
-    assert "  used        command mine  → only you can run it" in ran.text
+    assert (
+        "not used    command mine  → permissions.deny forbids it for agents; only you can run it" in ran.text
+    )
 
 
-async def test_a_command_is_listed_as_used_with_the_remark_that_agents_cannot_run_it(
+async def test_a_command_is_listed_as_used_because_agents_can_run_it_too(
     shoal: ShoalProgram, home: Path
 ) -> None:
     (home / "commands").mkdir()
     (home / "commands/standup.md").write_text("Sum up.\n")
     (home / "commands/mine.md").write_text("---\ndisable-model-invocation: true\n---\nSum up.\n")
     ran = await shoal("doctor", "--claude")
-    assert "used        command standup  → only you can run it; for agents, move it to skills/" in ran.text
+    assert "used        command standup\n" in ran.text
     assert "used        command mine\n" in ran.text
 
 

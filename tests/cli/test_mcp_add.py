@@ -55,10 +55,10 @@ async def test_a_server_is_added_to_the_file_of_its_scope(
     assert own["web"]["headers"] == {"X-Key": "abc"}
     assert not (home / "settings.json").exists()
     shared = await shoal("mcp", "add-json", "shared", '{"command": "there"}', "-s", "project")
-    assert "shoal trust" in shared.text
+    assert "shoal trust" not in shared.text
     assert "shared" in json.loads((project / ".mcp.json").read_text())["mcpServers"]
     rows = {row["name"]: row["enabled"] for row in json.loads((await shoal("mcp", "ls", "--json")).out)}
-    assert rows == {"near": True, "web": True, "shared": False}
+    assert rows == {"near": True, "web": True, "shared": True}
     unknown = await shoal("mcp", "add", "--nonsense", "x", "y")
     assert unknown.code == 2
     assert "--nonsense" in unknown.err
@@ -279,3 +279,25 @@ async def test_the_local_file_approves_servers_if_it_is_the_users_own(
     uses = {each["item"]: each["use"] for each in items}
     assert (uses["enabledMcpjsonServers"] == "used") is is_approved
     assert (uses["mcpServers.shared"] == "used") is is_approved
+
+
+@pytest.mark.spec("CMP-083")
+async def test_a_shared_server_that_the_user_adds_is_trusted_but_not_the_servers_of_others(
+    shoal: ShoalProgram, project: Path
+) -> None:
+    async def list_enabled() -> dict[str, bool]:
+        listed = json.loads((await shoal("mcp", "ls", "--json")).out)
+        return {row["name"]: row["enabled"] for row in listed}
+
+    for name in ("one", "two"):
+        added = await shoal("mcp", "add", name, "-s", "project", "-e", "A=1", "--", "prog", name)
+        assert "shoal trust" not in added.text, added.text
+    assert await list_enabled() == {"one": True, "two": True}
+    path = project / ".mcp.json"
+    content = json.loads(path.read_text())
+    content["mcpServers"]["of-others"] = {"command": "evil"}
+    path.write_text(json.dumps(content))
+    assert await list_enabled() == {"one": False, "two": False, "of-others": False}
+    added = await shoal("mcp", "add", "three", "-s", "project", "--", "prog")
+    assert "shoal trust" in added.text
+    assert await list_enabled() == {"one": False, "two": False, "of-others": False, "three": False}

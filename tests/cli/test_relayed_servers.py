@@ -20,6 +20,7 @@ def answer_mcp_message(message: dict[str, Any]) -> dict[str, Any]:
             "protocolVersion": "2025-06-18",
             "capabilities": {"tools": {}},
             "serverInfo": {"name": "harbour", "version": "1"},
+            "instructions": "Moor only at low tide.",
         },
         "tools/list": {"tools": [TOOL]},
         "tools/call": {"content": [{"type": "text", "text": "moored at berth nine"}]},
@@ -58,4 +59,5 @@ async def test_servers_that_initialize_names_are_used_like_those_of_a_flag(shoal
                 elif line["type"] == "result":
                     break
         assert "mcp__harbour__moor" in [tool["name"] for tool in server.requests[0].body["tools"]]
+        assert "Moor only at low tide." in str(server.requests[0].body["messages"])
         assert "moored at berth nine" in str(server.requests[1].body["messages"][-1])

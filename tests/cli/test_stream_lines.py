@@ -59,3 +59,28 @@ def test_retries_are_reported_and_limited(
     assert retry["retry_delay_ms"] > 0
     assert retry["error_status"] == 529
     assert lines[-1]["is_error"]
+
+
+@pytest.mark.spec("CMP-056")
+@pytest.mark.parametrize("variable", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "apiKeyHelper"])
+def test_the_init_line_names_the_source_of_the_key(
+    project: Path,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[str],
+    variable: str,
+) -> None:
+    monkeypatch.chdir(project)
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    if variable == "apiKeyHelper":
+        (home / "settings.json").write_text(json.dumps({"apiKeyHelper": "echo sk-for-tests"}))
+    else:
+        monkeypatch.setenv(variable, "sk-for-tests")
+    with run_in_thread(messages_server(["hello"])) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        stream = ("--output-format", "stream-json", "--verbose", "--model", MODEL)
+        assert run_command_line(["-p", "go", *stream]) == 0
+    lines = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+    (init,) = [line for line in lines if line.get("subtype") == "init"]
+    assert init["apiKeySource"] == variable

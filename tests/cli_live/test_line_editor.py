@@ -54,6 +54,25 @@ def type_keys(data: bytes, line: TerminalLineEditor | None = None) -> tuple[Term
     return line, entered
 
 
+@pytest.mark.spec("CMP-081")
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("/co", "/cost "),
+        ("@agent-re", "@agent-reviewer "),
+        ("ask @agent-re", "ask @agent-reviewer "),
+        ("ask @agent-", "ask @agent-"),
+        ("ask /co", "ask /co"),
+        ("", ""),
+    ],
+)
+def test_tab_completes_commands_and_mentions(typed: str, completed: str) -> None:
+    line = TerminalLineEditor()
+    line.set_text(typed)
+    line.complete_text(["/cost", "/memory", "@agent-reviewer", "@agent-painter"])
+    assert line.text == completed
+
+
 def test_keys_are_distinguished_from_text() -> None:
     assert decode_presses(b"ab\x1b[D\x7f\r") == [
         TypedText("ab"),

@@ -29,6 +29,13 @@ def make_rogue_config(behaviour: str, argument: str = "") -> dict[str, Any]:
     return {"command": sys.executable, "args": [str(HERE / "rogue_server.py"), behaviour, argument]}
 
 
+def make_guide_config(**options: Any) -> dict[str, Any]:
+    return {
+        "command": sys.executable,
+        "args": ["-I", "-S", str(HERE / "guide_server.py"), json.dumps(options)],
+    }
+
+
 def open_session(tmp_path: Path, model: Any, servers: dict[str, Any], /, **options: Any) -> shoal.Session:
     own = {**WAIT_SETTINGS, **options.pop("own", {})}
     given = {

@@ -11,7 +11,14 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from mcp_helpers import join_notes, list_result_texts, make_rogue_config, map_statuses, open_session
+from mcp_helpers import (
+    join_notes,
+    list_result_texts,
+    make_guide_config,
+    make_rogue_config,
+    map_statuses,
+    open_session,
+)
 
 import shoal
 from agent_scripts import call_tool, read_events, run_all_turns, script_agents, spawn_agent
@@ -361,6 +368,50 @@ async def test_a_server_that_the_first_request_stops_waiting_for_is_announced(
 
 @pytest.mark.spec("CMP-111")
 @pytest.mark.needs("mcp")
+@pytest.mark.spec("CMP-062")
+@pytest.mark.needs("mcp")
+@pytest.mark.parametrize(("value", "waits"), [("0", True), ("false", True), ("1", False), ("soon", False)])
+async def test_a_variable_makes_the_first_request_wait_for_all_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, waits: bool
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    monkeypatch.setenv("MCP_CONNECTION_NONBLOCKING", value)
+    settings = {"mcpServers": {"slow": make_guide_config(gate=str(gate))}}
+    (get_home() / "settings.json").write_text(json.dumps(settings))
+    opened: list[bool] = []
+
+    def record(request: ModelRequest) -> str:
+        opened.append("mcp__slow__look" in [tool.name for tool in request.tools])
+        return "done"
+
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(record)) as session:
+        turn = session.run("lead")
+        if not waits:
+            await turn
+        Thread(target=gate.write_text, args=("open",), daemon=True).start()
+        if waits:
+            await turn
+        assert opened == [waits]
+        assert any("MCP_CONNECTION_NONBLOCKING" in note for note in session.notes) is (value == "soon")
+        await session.runtime.servers.wait_until_settled()
+
+
+@pytest.mark.spec("CMP-062")
+@pytest.mark.needs("mcp")
+async def test_the_wait_for_all_servers_ends_with_their_startup_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_CONNECTION_NONBLOCKING", "0")
+    monkeypatch.setenv("MCP_TIMEOUT", "500")
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    settings = {"mcpServers": {"stuck": make_guide_config(gate=str(gate))}}
+    (get_home() / "settings.json").write_text(json.dumps(settings))
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(["done"])) as session, asyncio.timeout(60):
+        assert (await session.run("lead")).text == "done"
+
+
 async def test_the_first_request_waits_for_a_server_that_a_flag_names(tmp_path: Path) -> None:
     settings = {"mcpServers": {"near": make_rogue_config("plain")}}
     (get_home() / "settings.json").write_text(json.dumps(settings))

@@ -79,6 +79,7 @@ async def test_a_tool_of_the_program_needs_permission_like_any_other(harness: Sd
     assert "sum: 2" in dump_request(server, 1)
     (server_status,) = status["mcpServers"]
     assert (server_status["name"], server_status["status"]) == ("harbour", "connected")
+    assert server_status["scope"] == "dynamic"
     assert {tool["name"] for tool in server_status["tools"]} >= {"mcp__harbour__add"}
 
 

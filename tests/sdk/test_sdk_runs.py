@@ -187,6 +187,22 @@ async def test_a_session_that_the_sdk_forked_is_resumed_with_its_history(
     assert "third prompt" in history
 
 
+@pytest.mark.spec("CMP-117")
+async def test_a_session_that_the_sdk_tagged_is_resumed_without_a_note(
+    harness: SdkHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", os.environ["SHOAL_HOME"])
+    async with messages_server(["one", "two"]) as server:
+        first = await harness.run_query(server, "first prompt")
+        harness.sdk.tag_session(first.result.session_id, "release", str(harness.project))
+        errors: list[str] = []
+        resumed = await harness.run_query(
+            server, "second prompt", resume=first.result.session_id, stderr=errors.append
+        )
+    assert resumed.result.result == "two"
+    assert not [line for line in errors if "unknown types" in line]
+
+
 async def test_limits_end_a_run_with_a_result_that_names_them(harness: SdkHarness) -> None:
     endless = [make_tool_call("Bash", command="true"), make_tool_call("Bash", command="true"), "never"]
     async with messages_server(endless * 2) as server:
@@ -263,6 +279,12 @@ async def test_partial_messages_have_the_shape_of_the_messages_api(harness: SdkH
     events = [message.event for message in messages.filter_by_type(harness.sdk.StreamEvent)]
     kinds = [event["type"] for event in events]
     assert kinds.count("message_start") == kinds.count("message_stop") == 2
+    starts = [event["message"] for event in events if event["type"] == "message_start"]
+    answers = messages.filter_by_type(harness.sdk.AssistantMessage)
+    assert [start["id"] for start in starts] == [answer.message_id for answer in answers]
+    assert all(start["id"] and start["usage"].keys() >= {"input_tokens", "output_tokens"} for start in starts)
+    ends = [event["usage"] for event in events if event["type"] == "message_delta"]
+    assert all(end["input_tokens"] > 0 for end in ends)
     assert kinds.count("content_block_start") == kinds.count("content_block_stop") == 3
     deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
     assert "".join(delta.get("text", "") for delta in deltas) == "Let me see.It says hi."

@@ -12,6 +12,7 @@ from session_helpers import list_agent_starts, list_lead_results, map_agent_resu
 from shoal.app.skills.skill_trust import SkillTrustDecisionStore
 from shoal.core.agents.subagents import ResolvedAgentSettings
 from shoal.core.events import Event, ToolOutputReturned
+from shoal.tools.skill_tool import MAX_LIST_CHARACTERS
 from skill_helpers import RecordingScript, join_conversation, write_command, write_skill
 
 
@@ -28,6 +29,66 @@ async def test_the_body_of_a_skill_is_sent_only_after_its_call(project: Path, ho
     assert "Use the stamp of red, then red twice." in result
     assert str(home / "skills" / "pdf") in result
     assert (first.system, first.tools) == (last.system, last.tools)
+
+
+@pytest.mark.spec("CMP-125")
+async def test_a_command_is_listed_and_called_like_a_skill(project: Path, home: Path) -> None:
+    commands = project / ".claude" / "commands"
+    write_command(commands / "git", "sum-up", "Sum up $ARGUMENTS in one line.", description="Sums up changes")
+    write_command(home / "commands", "plain", "Say hello.")
+    write_command(home / "commands", "mine", "Only mine.", disable_model_invocation="true")
+    write_command(home / "commands", "pdf", "The command.", description="A command")
+    write_skill(home / "skills", "pdf", "The skill.")
+    script = RecordingScript(
+        lead=[
+            call_tool("Skill", skill="git:sum-up", args="the diff"),
+            call_tool("Skill", skill="mine"),
+            call_tool("Skill", skill="pdf"),
+            call_tool("Skill", skill="sum-upp"),
+            "done",
+        ]
+    )
+    async with open_session(project, script.model) as session:
+        await run_all_turns(session)
+        changed = write_command(commands, "late", "Later.", description="Comes later")
+        await run_all_turns(session)
+        changed.unlink()
+    listed = next(tool.description for tool in script.requests[0].tools if tool.name == "Skill")
+    assert "- git:sum-up: Sums up changes" in listed
+    assert "- plain: Say hello." in listed
+    assert "mine" not in listed
+    assert listed.count("- pdf:") == 1
+    called, refused, skill, unknown = list_lead_results(session)
+    assert "Sum up the diff in one line." in called
+    assert "Only the user can run the skill mine" in refused
+    assert "The skill." in skill
+    assert "sum-up" in unknown
+    assert "mine" not in unknown
+    assert "- late: Comes later" in join_conversation(script.requests[-1])
+
+
+@pytest.mark.spec("CMP-125", "CMP-117")
+async def test_commands_outside_the_chosen_skills_are_not_offered_and_the_list_stays_bounded(
+    project: Path, home: Path
+) -> None:
+    for number in range(200):
+        write_command(home / "commands", f"command-{number}", "Do it.", description="x" * 500)
+    write_skill(home / "skills", "pdf", description="Fills forms")
+    script = RecordingScript(lead=["done"])
+    async with open_session(project, script.model) as session:
+        await run_all_turns(session)
+    listed = next(tool.description for tool in script.requests[0].tools if tool.name == "Skill")
+    assert "- pdf" in listed
+    assert len(listed) < MAX_LIST_CHARACTERS + 1_000
+    script = RecordingScript(lead=[call_tool("Skill", skill="command-1"), "done"])
+    async with open_session(project, script.model, skills=["command-7", "pdf"]) as session:
+        await run_all_turns(session)
+        typed = [each.name for each in session.list_slash_commands()]
+    listed = next(tool.description for tool in script.requests[0].tools if tool.name == "Skill")
+    assert "- command-7" in listed
+    assert "- command-1" not in listed
+    assert "no skill" in list_lead_results(session)[0].lower()
+    assert "command-1" in typed
 
 
 async def test_files_in_the_directory_of_a_skill_are_readable_after_its_call(
@@ -89,7 +150,7 @@ async def test_allowed_tools_of_a_trusted_skill_apply_until_the_turn_ends(
         ]
     )
     async with open_session(project, script.model, skip_permissions=False) as session:
-        skill = session.runtime.knowledge.skills.skills.find("toucher")
+        skill = session.runtime.knowledge.skills.find_skill("toucher")
         if source == "trusted project":
             SkillTrustDecisionStore(home, project).save_decisions([skill], trusted=True)
         await run_all_turns(session)
@@ -107,11 +168,11 @@ async def test_allowed_tools_of_a_trusted_skill_apply_until_the_turn_ends(
 async def test_trust_in_a_skill_ends_when_its_file_changes(project: Path, home: Path) -> None:
     path = write_skill(project / ".claude" / "skills", "toucher", allowed_tools="Bash")
     async with open_session(project, RecordingScript(lead=["x"]).model) as session:
-        catalogue, trust = session.runtime.knowledge.skills.skills, SkillTrustDecisionStore(home, project)
-        trust.save_decisions([catalogue.find("toucher")], trusted=True)
-        assert trust.list_granted_tools(catalogue.find("toucher")) == ("Bash",)
+        catalogue, trust = session.runtime.knowledge.skills, SkillTrustDecisionStore(home, project)
+        trust.save_decisions([catalogue.find_skill("toucher")], trusted=True)
+        assert trust.list_granted_tools(catalogue.find_skill("toucher")) == ("Bash",)
         path.write_text(path.read_text() + "And remove everything.\n")
-        assert trust.list_granted_tools(catalogue.find("toucher")) == ()
+        assert trust.list_granted_tools(catalogue.find_skill("toucher")) == ()
 
 
 async def test_calling_an_unknown_broken_or_user_only_skill_fails(project: Path, home: Path) -> None:

@@ -163,7 +163,7 @@ async def test_a_project_skill_with_hooks_runs_only_when_it_is_trusted(project: 
         await run_all_turns(session)
         assert "it defines hooks that are not trusted" in list_lead_results(session)[0]
         assert "not trusted" in (await run_typed_line(session, "/guarded")).detail
-        skill = session.runtime.knowledge.skills.skills.find("guarded")
+        skill = session.runtime.knowledge.skills.find_skill("guarded")
         SkillTrustDecisionStore(home, project).save_decisions([skill], trusted=True)
         await run_typed_line(session, "/guarded")
     assert "Go." in script.last_request_text

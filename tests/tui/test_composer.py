@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -119,6 +121,34 @@ async def test_an_at_sign_offers_project_files(tmp_path: Path) -> None:
         await at.press_keys("enter")
         await at.wait_for_text("answer 1")
         assert recorder.last_prompt.startswith("look at @src/deep/parser.py \n<system-reminder>")
+
+
+@pytest.mark.spec("CMP-081")
+async def test_an_at_sign_offers_agents_that_can_be_asked_for(tmp_path: Path) -> None:
+    agents = {"harbour-painter": {"description": "Paints the harbour.", "prompt": "Paint."}}
+    recorder = PromptRecorder()
+    async with drive_tui(tmp_path, recorder.model, agents=agents) as at:
+        await at.type_text("ask @agent-harb")
+        await at.wait_for_text("@agent-harbour-painter  Paints the harbour.")
+        await at.press_keys("enter", "enter")
+        await at.wait_for_text("answer 1")
+        assert "asks for the agent harbour-painter" in recorder.last_prompt
+
+
+@pytest.mark.spec("CMP-123")
+@pytest.mark.needs("mcp")
+async def test_an_at_sign_offers_resources_of_mcp_servers(tmp_path: Path) -> None:
+    server = Path(__file__).parents[1] / "mcp_client" / "guide_server.py"
+    options = json.dumps({"resources": {"doc://north/1": "cold water"}})
+    config = {"guide": {"command": sys.executable, "args": ["-I", "-S", str(server), options]}}
+    recorder = PromptRecorder()
+    async with drive_tui(tmp_path, recorder.model, mcp_config=[{"mcpServers": config}]) as at:
+        await at.session.wait_for_mcp_servers()
+        await at.type_text("see @guide")
+        await at.wait_for_text("@guide:doc://north/1")
+        await at.press_keys("enter", "enter")
+        await at.wait_for_text("answer 1")
+        assert "cold water" in recorder.last_prompt
 
 
 async def test_a_long_paste_is_shown_as_a_placeholder_and_sent_whole(tmp_path: Path) -> None:

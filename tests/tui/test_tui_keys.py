@@ -88,6 +88,18 @@ async def test_ctrl_c_at_a_confirmation_cancels_the_command(tmp_path: Path) -> N
         await at.wait_until(lambda: not written.exists(), "the undoing")
 
 
+async def test_the_status_line_shows_a_new_model_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-for-tests")
+    async with drive_tui(tmp_path, ScriptedModel(["hello"])) as at:
+        await at.submit_text("hi")
+        await at.wait_until_idle()
+        assert "claude-opus" not in at.screen_text
+        await at.submit_text("/model opus")
+        await at.wait_until(lambda: "· claude-opus" in at.screen_text, "the new model")
+
+
 async def test_pasted_text_survives_answering_a_confirmation(tmp_path: Path) -> None:
     pasted_text = "\n".join(map(str, range(30)))
     async with drive_tui(tmp_path, ScriptedModel(["yes"])) as at:

@@ -70,3 +70,33 @@ def test_comments_stay_where_they_are(text: str, value: Any, expected: str) -> N
 
 def test_a_key_that_occurs_twice_has_the_new_value_twice() -> None:
     assert edit_json_text('{"a": 1, "a": 2}', {"a": 3}) == '{"a": 3, "a": 3}'
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "expected"),
+    [
+        (
+            '{"a":1,"b":{"c":2}}',
+            {"a": 1, "b": {"c": 2, "d": {"e": [1, 2]}}},
+            '{"a":1,"b":{"c":2,"d":{"e":[1,2]}}}',
+        ),
+        (
+            '{"a":1,\n"b":{"c":{}}}\n',
+            {"a": 1, "b": {"c": {"d": {"e": 1}}}},
+            '{"a":1,\n"b":{"c":{"d":{"e":1}}}}\n',
+        ),
+        (
+            '{\n  "a": {"x": {}}\n}\n',
+            {"a": {"x": {"y": {"z": 1}}}},
+            '{\n  "a": {"x": {"y": {"z": 1}}}\n}\n',
+        ),
+        (
+            '{"a":{\n        "b":1}}',
+            {"a": {"b": 1, "c": {"d": 2}}},
+            '{"a":{\n        "b":1,\n        "c":{\n            "d": 2\n        }}}',
+        ),
+        ('{\n  "a": {}\n}', {"a": {"b": {"c": 1}}}, '{\n  "a": {\n    "b": {\n      "c": 1\n    }\n  }\n}'),
+    ],
+)
+def test_a_new_entry_has_the_layout_of_the_entries_around_it(text: str, value: Any, expected: str) -> None:
+    assert edit_json_text(text, value) == expected

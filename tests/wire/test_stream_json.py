@@ -195,14 +195,21 @@ def test_a_user_line_with_text_or_blocks_is_a_prompt() -> None:
         b'{"type":"user","message":{"role":"user","content":"go"},"session_id":"","parent_tool_use_id":null}'
     )
     assert parse_stream_input_line(line) == UserPromptInputStreamLine(
-        message=Message(role="user", content=(TextBlock(text="go"),))
+        message=Message(role="user", content=(TextBlock(text="go"),)), raw={"role": "user", "content": "go"}
     )
     blocks = (
         b'{"type":"user","message":{"role":"user","content":[{"type":"text","text":"go"},{"type":"odd"}]}}'
     )
     assert parse_stream_input_line(blocks) == UserPromptInputStreamLine(
-        message=Message(role="user", content=(TextBlock(text="go"),)), left_out=("odd",)
+        message=Message(role="user", content=(TextBlock(text="go"),)),
+        raw={"role": "user", "content": [{"type": "text", "text": "go"}, {"type": "odd"}]},
+        left_out=("odd",),
     )
+    given = "5b3a5c1e-0000-4000-8000-000000000001"
+    for uuid, kept in ((given, given), (given.upper(), given), ("no-uuid", ""), (5, "")):
+        parsed = parse_stream_input_line(json.dumps(json.loads(line) | {"uuid": uuid}).encode())
+        assert isinstance(parsed, UserPromptInputStreamLine)
+        assert parsed.uuid == kept
 
 
 def test_control_requests_are_distinguished_from_other_lines() -> None:

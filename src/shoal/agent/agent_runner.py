@@ -29,7 +29,7 @@ from shoal.core.conversation.tools import Tool
 from shoal.core.conversation.transcript_entries import ModelReplyMetadata
 from shoal.core.events import Event, MessageAdded, MessageAuthor
 from shoal.core.extensions.hooks import NO_HOOKS, HookDispatcher
-from shoal.core.extensions.instruction_files import PathInstructions
+from shoal.core.extensions.instruction_files import PathInstructions, ServerInstructions
 from shoal.core.ids import IdGenerator
 from shoal.core.permissions.sandbox import Sandbox
 from shoal.core.plan_mode_model import PlanModeModel
@@ -146,6 +146,8 @@ class AgentContextSources(Struct, kw_only=True):
     """Builds the text that is repeated after each compaction; empty if there is nothing to repeat."""
     path_instructions: PathInstructions | None = None
     """Instructions about files that it uses; None if it gets no instructions."""
+    server_instructions: ServerInstructions | None = None
+    """Instructions of MCP servers; None if it can have none."""
     save_memory: Callable[[AgentRunner, list[Message]], Awaitable[str]] | None = None
     """Saves memories before a compaction; returns the text to add to the summary."""
     read_mentions: Callable[[AgentRunner, Message], Awaitable[Message | None]] | None = None

@@ -64,6 +64,17 @@ class Conversation:
         self.last_entry = last
         self._reply: EntryId | None = None
         """Entry of the model's last reply since the conversation was loaded."""
+        self._given_id: tuple[Message, EntryId] | None = None
+
+    def set_entry_id(self, message: Message, entry: EntryId) -> None:
+        """Use this id, which must be new, for the entry of a message that is about to be added."""
+        self._given_id = message, entry
+
+    def _choose_entry_id(self, message: Message) -> EntryId:
+        if self._given_id is not None and self._given_id[0] is message:
+            entry, self._given_id = self._given_id[1], None
+            return entry
+        return self._ids.new_entry_id()
 
     def add_message(
         self,
@@ -75,7 +86,7 @@ class Conversation:
         delivered: str = "",
     ) -> EntryId:
         entry = TranscriptMessageEntry(
-            id=self._ids.new_entry_id(),
+            id=self._ids.new_entry_id() if self._given_id is None else self._choose_entry_id(message),
             parent=self.last_entry,
             at=self._clock.now(),
             message=message,

@@ -136,6 +136,17 @@ async def add_path_instructions(agent: AgentRunner) -> None:
             await run_agent_hooks(agent, "InstructionsLoaded", **to_builtins(file))
 
 
+async def add_server_instructions(agent: AgentRunner) -> None:
+    """Add the instructions of MCP servers that have connected since the last request."""
+    source = agent.context.server_instructions
+    if source is None:
+        return
+    texts = source.take_new_texts(agent.tools, agent.conversation.messages)
+    if texts:
+        blocks = tuple(TextBlock(text=text) for text in texts)
+        await agent.add_message(Message(role="user", content=blocks), meta=True)
+
+
 def append_hook_context_to_output(output: ToolOutput, event: HookEvent, decision: HookDecision) -> ToolOutput:
     if not decision.context:
         return output

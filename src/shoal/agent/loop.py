@@ -14,6 +14,7 @@ from shoal.agent.compaction import compact_conversation, is_compaction_due
 from shoal.agent.hook_points import (
     add_inbox_item_after_hooks,
     add_prompt_after_hooks,
+    add_server_instructions,
     run_stop_failure_hooks,
     run_stop_hooks,
 )
@@ -179,6 +180,8 @@ async def _drain_inbox(
 
 async def _call_model_again_if_empty(agent: AgentRunner) -> tuple[ModelReply, RequestId]:
     """Send the same request once more if the reply is blank: providers sometimes send nothing."""
+    if agent.context.server_instructions is not None:
+        await add_server_instructions(agent)
     reply, request = await _call_model_compact_on_overflow(agent)
     if reply.stop_reason not in ("end_turn", "tool_use") or not _is_blank(reply.message):
         return reply, request

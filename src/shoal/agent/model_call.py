@@ -61,7 +61,7 @@ class _ModelStreamListener:
             # The most frequent cases first: a pattern that does not match costs the most.
             case TextDelta():
                 if self.emits_stream:
-                    await emit(TextStreamed(agent=agent_id, kind="text", text=delta.text))
+                    await emit(TextStreamed(agent=agent_id, kind="text", text=delta.text, reply=delta.reply))
             case ModelAttemptStartedDelta():
                 self.request = environment.ids.new_request_id()
                 self.started_at = environment.clock.monotonic()
@@ -76,7 +76,9 @@ class _ModelStreamListener:
                 )
             case ThinkingDelta():
                 if self.emits_stream:
-                    await emit(TextStreamed(agent=agent_id, kind="thinking", text=delta.text))
+                    await emit(
+                        TextStreamed(agent=agent_id, kind="thinking", text=delta.text, reply=delta.reply)
+                    )
             case ToolInputProgressDelta():
                 if self.emits_stream:
                     await emit(TextStreamed(agent=agent_id, kind="tool_input", text=delta.name))

@@ -182,9 +182,14 @@ async def _run_tool_calls_concurrently(
         raise errors.exceptions[0] from errors
 
 
-async def run_unrecorded_tool_call(agent: AgentRunner, call: ToolUseBlock, tool: Tool) -> ToolOutput:
-    """Run a call on behalf of the agent: with its permissions, outside its conversation."""
-    return await _run_tool_call_with_hooks(agent, call, tool, (call,))
+async def run_unrecorded_tool_call(
+    agent: AgentRunner, call: ToolUseBlock, tool: Tool, *, is_requested: bool = False
+) -> ToolOutput:
+    """Run a call on behalf of the agent: with its permissions, outside its conversation.
+
+    `is_requested` is True if a person requested exactly this call: only rules and hooks can still ask.
+    """
+    return await _run_tool_call_with_hooks(agent, call, tool, (call,), is_requested=is_requested)
 
 
 async def run_tool_for_hook(
@@ -275,7 +280,12 @@ async def _dispatch_tool_call(
 
 
 async def _run_tool_call_with_hooks(
-    agent: AgentRunner, call: ToolUseBlock, tool: Tool, calls: tuple[ToolUseBlock, ...]
+    agent: AgentRunner,
+    call: ToolUseBlock,
+    tool: Tool,
+    calls: tuple[ToolUseBlock, ...],
+    *,
+    is_requested: bool = False,
 ) -> ToolOutput:
     """Run a call with its hooks. Permissions apply to the input that hooks return."""
     hook_decision = NO_DECISION
@@ -283,11 +293,14 @@ async def _run_tool_call_with_hooks(
         hook_decision = await run_pre_tool_hooks(agent, call)
         if hook_decision.updated_input is not None:
             call = ToolUseBlock(id=call.id, name=call.name, input=hook_decision.updated_input)
+            is_requested = False
     if agent.state.halt_reason:
         return _create_not_run_output(call, agent.state.halt_reason)
     if (refusal := hook_decision.refusal) is not None:
         return _create_not_run_output(call, format_notice("hook_blocked_call", reason=refusal))
-    permitted_call = await _check_tool_call_permission(agent, call, tool, hook_decision)
+    permitted_call = await _check_tool_call_permission(
+        agent, call, tool, hook_decision, is_requested=is_requested
+    )
     if not isinstance(permitted_call, ToolUseBlock):
         return permitted_call
     output = await _run_tool_within_deadline(
@@ -300,12 +313,18 @@ async def _run_tool_call_with_hooks(
 
 
 async def _check_tool_call_permission(
-    agent: AgentRunner, call: ToolUseBlock, tool: Tool, hook_decision: HookDecision
+    agent: AgentRunner,
+    call: ToolUseBlock,
+    tool: Tool,
+    hook_decision: HookDecision,
+    *,
+    is_requested: bool,
 ) -> ToolUseBlock | ToolOutput:
     """Return the permitted call (a hook or a person may have changed its input), or the refusal."""
-    match _apply_hook_permission_decision(
-        agent.permissions.decide_tool_call(call, tool, agent.identity), hook_decision
-    ):
+    decision = agent.permissions.decide_tool_call(call, tool, agent.identity)
+    if is_requested and isinstance(decision, AskDecision) and decision.rule is None:
+        decision = decision if decision.needs_person else AllowDecision("the user requested it")
+    match _apply_hook_permission_decision(decision, hook_decision):
         case AllowDecision():
             return call
         case DenyDecision(reason=reason):

@@ -458,7 +458,7 @@ class WorkflowEnded(JournaledEvent, frozen=True, tag="workflow_ended"):
 
 
 class PermissionModeChanged(JournaledEvent, frozen=True, tag="mode_changed"):
-    """The permission mode of the agent changed."""
+    """The permission mode or the model of the agent changed."""
 
     mode: str
     model: str = ""
@@ -510,6 +510,8 @@ class TextStreamed(LiveEvent, frozen=True, tag="heard"):
 
     kind: Literal["text", "thinking", "tool_input"]
     text: str
+    reply: str = ""
+    """Provider's id of the answer, if it is known."""
 
 
 class PartialReplyDiscarded(LiveEvent, frozen=True, tag="discarded"):

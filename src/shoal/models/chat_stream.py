@@ -80,14 +80,14 @@ class ChatCompletionsReplyAssembler(ReplyAssembler):
     def _add_delta(self, delta: Mapping[str, Any]) -> None:
         if thinking := delta.get("reasoning_content") or delta.get("reasoning"):
             self._thinking.append(_extract_chat_content_text(thinking))
-            self.deltas.append(ThinkingDelta(self._thinking[-1]))
+            self.deltas.append(ThinkingDelta(self._thinking[-1], self._id))
         if refusal := delta.get("refusal"):
             self._is_refusal = True
             self._text.append(_extract_chat_content_text(refusal))
-            self.deltas.append(TextDelta(self._text[-1]))
+            self.deltas.append(TextDelta(self._text[-1], self._id))
         if content := delta.get("content"):
             self._text.append(_extract_chat_content_text(content))
-            self.deltas.append(TextDelta(self._text[-1]))
+            self.deltas.append(TextDelta(self._text[-1], self._id))
         for part in delta.get("tool_calls") or ():
             self._add_tool_call_part(part)
 

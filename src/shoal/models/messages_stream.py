@@ -109,7 +109,7 @@ class MessagesApiReplyAssembler(ReplyAssembler):
         match delta.get("type"):
             case "text_delta":
                 part.pieces.append(require_text_or_none(delta["text"]))
-                self.deltas.append(TextDelta(part.pieces[-1]))
+                self.deltas.append(TextDelta(part.pieces[-1], self._id))
             case "input_json_delta":
                 part.pieces.append(require_text_or_none(delta["partial_json"]))
                 part.size += len(part.pieces[-1])
@@ -117,7 +117,7 @@ class MessagesApiReplyAssembler(ReplyAssembler):
                     self.deltas.append(ToolInputProgressDelta(name=part.start["name"], size=part.size))
             case "thinking_delta":
                 part.pieces.append(require_text_or_none(delta["thinking"]))
-                self.deltas.append(ThinkingDelta(part.pieces[-1]))
+                self.deltas.append(ThinkingDelta(part.pieces[-1], self._id))
             case "signature_delta":
                 part.signature.append(require_text_or_none(delta["signature"]))
             case _:

@@ -150,10 +150,10 @@ def _join_same_kind_deltas(run: list[StreamDelta]) -> StreamDelta:
     if len(run) == 1:
         return run[0]
     match run[0]:
-        case TextDelta():
-            return TextDelta("".join(d.text for d in run if isinstance(d, TextDelta)))
-        case ThinkingDelta():
-            return ThinkingDelta("".join(d.text for d in run if isinstance(d, ThinkingDelta)))
+        case TextDelta(reply=reply):
+            return TextDelta("".join(d.text for d in run if isinstance(d, TextDelta)), reply)
+        case ThinkingDelta(reply=reply):
+            return ThinkingDelta("".join(d.text for d in run if isinstance(d, ThinkingDelta)), reply)
         case ToolInputProgressDelta():
             return run[-1]
         case _:

@@ -36,15 +36,17 @@ class ResponsesApiReplyAssembler(ReplyAssembler):
         """Items as announced, then as completed."""
         self._sizes: dict[int, int] = {}
         self._response: Mapping[str, Any] = {}
+        self._id = ""
 
     def _handle_stream_event(self, event: Mapping[str, Any]) -> None:
         kind = event.get("type") or ("error" if "error" in event else "")
+        self._id = self._id or _get_response_id(event)
         if kind in _TEXT_EVENTS:
-            self.deltas.append(TextDelta(require_text_or_none(event["delta"])))
+            self.deltas.append(TextDelta(require_text_or_none(event["delta"]), self._id))
         elif kind in _THINKING_EVENTS:
-            self.deltas.append(ThinkingDelta(require_text_or_none(event["delta"])))
+            self.deltas.append(ThinkingDelta(require_text_or_none(event["delta"]), self._id))
         elif kind == "response.reasoning_summary_part.added" and event.get("summary_index"):
-            self.deltas.append(ThinkingDelta(_PARAGRAPH_BREAK))
+            self.deltas.append(ThinkingDelta(_PARAGRAPH_BREAK, self._id))
         elif kind == "response.function_call_arguments.delta":
             self._add_call_arguments_delta(event["output_index"], event["delta"])
         elif kind in ("response.output_item.added", "response.output_item.done"):
@@ -125,6 +127,13 @@ class ResponsesApiReplyAssembler(ReplyAssembler):
         if reason == "max_output_tokens" or self._response.get("status") == "incomplete":
             return "max_tokens"
         return "tool_use" if any(isinstance(block, ToolUseBlock) for block in content) else "end_turn"
+
+
+def _get_response_id(event: Mapping[str, Any]) -> str:
+    """Return the id in an event about the whole response; empty in all others."""
+    response = event.get("response")
+    identity = response.get("id") if isinstance(response, Mapping) else None
+    return identity if isinstance(identity, str) else ""
 
 
 def _build_thinking_blocks(item: Mapping[str, Any]) -> list[ThinkingBlock]:

@@ -460,11 +460,18 @@ def _join_answered_calls(
     return earlier.answered
 
 
+_LABEL_KINDS = frozenset({"tag"})
+"""Entries that other programs add to find a session; they are no part of the conversation."""
+
+
 def _count_skipped_transcript_parts(lines: Iterable[ParsedTranscriptLine]) -> Counter[str]:
     kinds: Counter[str] = Counter()
     for line in lines:
-        if isinstance(line.entry, UnknownTranscriptEntry) and not line.is_damaged:
-            kinds[line.entry.kind] += 1
+        match line.entry:
+            case UnknownTranscriptEntry(kind=kind) if not line.is_damaged and kind not in _LABEL_KINDS:
+                kinds[kind] += 1
+            case _:
+                pass
         kinds.update(line.left_out)
     return kinds
 

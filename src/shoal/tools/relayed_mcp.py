@@ -15,7 +15,7 @@ from shoal.core.conversation.tools import ToolContext, ToolOutput, create_tool_e
 from shoal.core.errors import ShoalError
 from shoal.core.extensions.mcp_servers import McpServerStatus, format_mcp_tool_name
 from shoal.tools.images import image_from_base64
-from shoal.tools.mcp.client_context import ListedMcpTool
+from shoal.tools.mcp.client_context import ListedMcpTool, limit_server_instructions
 from shoal.tools.tool_texts import format_tool_text
 
 PROTOCOL_VERSION = "2025-06-18"
@@ -37,12 +37,15 @@ class DrivingProgramMcpServer:
         self._relay = relay
         self._version = version
         self._request_ids = count(1)
+        self.instructions = ""
 
     async def list_tools(self) -> tuple[ListedMcpTool, ...]:
         """Initialize the server and return its tools. Raises `RelayedMcpServerError`."""
         client_info = {"name": "shoal", "version": self._version}
         parameters = {"protocolVersion": PROTOCOL_VERSION, "capabilities": {}, "clientInfo": client_info}
         answer = await self._send_request("initialize", parameters)
+        if isinstance(text := answer.get("instructions"), str):
+            self.instructions = limit_server_instructions(text)
         await self._relay(self.name, {"jsonrpc": "2.0", "method": "notifications/initialized"})
         if "tools" not in _mapping_or_empty(answer.get("capabilities")):
             return ()

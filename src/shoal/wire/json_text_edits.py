@@ -43,7 +43,7 @@ def edit_json_text(text: str, value: Any) -> str:
     value = json.loads(json.dumps(value))  # with lists instead of tuples
     editor = _JsonTextEditor(text)
     try:
-        editor.change_value(editor.parse_document(), old, value, depth=0)
+        editor.change_document(old, value)
         changed = editor.apply_edits()
         is_same = decode_commented_json(changed)[0] == value
     except (ValueError, IndexError, RecursionError) as error:
@@ -63,14 +63,26 @@ class _JsonTextEditor:
     def __init__(self, text: str) -> None:
         self._text = text
         self._comments = find_json_comments(text)
-        self._indent = detect_json_indent(text) or "  "
         self._edits: list[_Edit] = []
-        self._is_one_line = "\n" not in text.strip() and text.strip() != "{}"
         self._tokens = [*_iter_tokens(text, self._comments)]
+        has_blanks = [text[end].isspace() for start, end in self._tokens[:-1] if text[start] == ":"]
+        self._blank = " " if any(has_blanks) or not has_blanks else ""
+        """Blank after a colon, and after a comma in a line."""
+        self._indent = "  "
 
-    def parse_document(self) -> _JsonEntry:
+    def change_document(self, old: Any, new: Any) -> None:
         entry, _ = self._parse_value(0)
-        return entry
+        self._indent = next(self._iter_indents(entry, 1), self._indent)
+        is_inline = "\n" not in self._text.strip() and self._text.strip() != "{}"
+        self._change_value(entry, old, new, depth=0, is_inline=is_inline)
+
+    def _iter_indents(self, entry: _JsonEntry, depth: int) -> Iterator[str]:
+        """Yield the indent of each entry that starts a line, divided by its depth."""
+        for each in entry.entries or ():
+            before = self._text[self._text.rfind("\n", 0, each.start) + 1 : each.start]
+            if before and before.isspace() and len(before) % depth == 0:
+                yield before[: len(before) // depth]
+            yield from self._iter_indents(each, depth + 1)
 
     def _parse_value(self, index: int) -> tuple[_JsonEntry, int]:
         start, end = self._tokens[index]
@@ -97,29 +109,35 @@ class _JsonTextEditor:
             index = following
         return entries, index
 
-    def change_value(self, entry: _JsonEntry, old: Any, new: Any, *, depth: int) -> None:
+    def _change_value(self, entry: _JsonEntry, old: Any, new: Any, *, depth: int, is_inline: bool) -> None:
+        """Change a value; `is_inline` is True if everything around it is in one line."""
         if old == new and type(old) is type(new):
             return
+        surroundings = is_inline
+        if entry.entries:
+            is_inline = "\n" not in self._text[entry.value_start : entry.end]
         if isinstance(old, dict) and isinstance(new, dict) and entry.entries is not None:
             kept = [each for each in entry.entries if each.key in new]
             for each in kept:
-                self.change_value(each, old[each.key], new[each.key], depth=depth + 1)
+                self._change_value(each, old[each.key], new[each.key], depth=depth + 1, is_inline=is_inline)
             added = [
-                f"{json.dumps(key, ensure_ascii=False)}: {self._format_value(value, depth + 1)}"
+                f"{json.dumps(key, ensure_ascii=False)}:{self._blank}"
+                f"{self._format_value(value, depth + 1, is_inline=is_inline)}"
                 for key, value in new.items()
                 if key not in old
             ]
             self._remove_entries(entry.entries, kept, has_added=bool(added))
-            self._add_entries(entry, kept, added, depth)
+            self._add_entries(entry, kept, added, depth, is_inline=is_inline)
         elif isinstance(old, list) and isinstance(new, list) and new[: len(old)] == old:
-            added = [self._format_value(value, depth + 1) for value in new[len(old) :]]
-            self._add_entries(entry, entry.entries or [], added, depth)
+            added = [self._format_value(each, depth + 1, is_inline=is_inline) for each in new[len(old) :]]
+            self._add_entries(entry, entry.entries or [], added, depth, is_inline=is_inline)
         elif isinstance(old, list) and isinstance(new, list) and [each for each in old if each in new] == new:
             entries = entry.entries or []
             kept = [each for each in entries if old[each.key] in new]
             self._remove_entries(entries, kept, has_added=False)
         else:
-            self._edits.append((entry.value_start, entry.end, self._format_value(new, depth)))
+            text = self._format_value(new, depth, is_inline=surroundings)
+            self._edits.append((entry.value_start, entry.end, text))
 
     def _remove_entries(
         self, entries: Sequence[_JsonEntry], kept: Sequence[_JsonEntry], *, has_added: bool
@@ -150,13 +168,14 @@ class _JsonTextEditor:
             return line_start, line_end + 1
         return start, end
 
-    def _add_entries(self, parent: _JsonEntry, kept: list[_JsonEntry], added: list[str], depth: int) -> None:
+    def _add_entries(
+        self, parent: _JsonEntry, kept: list[_JsonEntry], added: list[str], depth: int, *, is_inline: bool
+    ) -> None:
         if not added:
             return
-        is_multiline = "\n" in self._text[parent.value_start : parent.end] or (
-            not parent.entries and not self._is_one_line
-        )
-        separator = f"\n{self._indent * (depth + 1)}" if is_multiline else " "
+        # An empty object may have a line for a comment.
+        is_multiline = not is_inline or "\n" in self._text[parent.value_start : parent.end]
+        separator = f"\n{self._indent * (depth + 1)}" if is_multiline else self._blank
         if not kept:
             inner = (separator if is_multiline else "") + f",{separator}".join(added)
             closing = f"\n{self._indent * depth}" if is_multiline else ""
@@ -186,9 +205,9 @@ class _JsonTextEditor:
             current = comment or current + 1
         return current if current < limit else position
 
-    def _format_value(self, value: Any, depth: int) -> str:
-        if self._is_one_line and depth:
-            return json.dumps(value, ensure_ascii=False)
+    def _format_value(self, value: Any, depth: int, *, is_inline: bool) -> str:
+        if is_inline and depth:
+            return json.dumps(value, ensure_ascii=False, separators=(f",{self._blank}", f":{self._blank}"))
         text = json.dumps(value, indent=self._indent, ensure_ascii=False)
         return text.replace("\n", f"\n{self._indent * depth}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
+from uuid import UUID
 
 from msgspec import Struct
 
@@ -95,6 +96,10 @@ class UserPromptInputStreamLine(Struct, frozen=True, kw_only=True):
     """A `user` line: a prompt."""
 
     message: Message
+    raw: Mapping[str, Any] = {}
+    """The message as the program sent it."""
+    uuid: str = ""
+    """Id that the program gave to it; empty if it gave none that can be used."""
     left_out: tuple[str, ...] = ()
     """Types of content blocks that were skipped as unknown, and fields without effect."""
 
@@ -191,4 +196,13 @@ def _parse_stream_prompt(raw: Mapping[str, Any]) -> UserPromptInputStreamLine:
     if raw.get("client_composed"):
         # The text is not to be read as a command. Shoal reads it as one, and says so.
         left_out = (*left_out, "client_composed")
-    return UserPromptInputStreamLine(message=parsed, left_out=left_out)
+    return UserPromptInputStreamLine(
+        message=parsed, raw=message, uuid=_parse_uuid(raw.get("uuid")), left_out=left_out
+    )
+
+
+def _parse_uuid(given: object) -> str:
+    try:
+        return str(UUID(given)) if isinstance(given, str) else ""
+    except ValueError:
+        return ""

@@ -58,8 +58,9 @@ class PartialMessageEncoder:
         self._model = model
         return self.discard_partial_message()
 
-    def encode_delta(self, kind: DeltaKind, text: str) -> Iterable[dict[str, Any]]:
-        yield from self._start_message(self._model)
+    def encode_delta(self, kind: DeltaKind, text: str, reply: str = "") -> Iterable[dict[str, Any]]:
+        """Encode a part of an answer; `reply` is its id, if it is known."""
+        yield from self._start_message(self._model, reply, Usage())
         if self._open_kind != kind:
             yield from self._close_block()
             self._open_kind = kind
@@ -72,7 +73,8 @@ class PartialMessageEncoder:
         return ()
 
     def encode_message_end(self, added: MessageAdded) -> Iterable[dict[str, Any]]:
-        yield from self._start_message(added.model)
+        usage = added.usage or Usage()
+        yield from self._start_message(added.model, added.message_id, usage)
         yield from self._close_block()
         for block in added.message.content:
             if isinstance(block, ToolUseBlock):
@@ -81,20 +83,29 @@ class PartialMessageEncoder:
                     {"type": "input_json_delta", "partial_json": encode_json(block.input).decode()}
                 )
                 yield {"type": "content_block_stop", "index": self._index}
-        usage = added.usage or Usage()
         yield {
             "type": "message_delta",
             "delta": {"stop_reason": added.stop_reason or None, "stop_sequence": None},
-            "usage": {"output_tokens": usage.output_tokens},
+            "usage": _encode_usage(usage, usage.output_tokens),
         }
         yield {"type": "message_stop"}
         self.discard_partial_message()
 
-    def _start_message(self, model: str) -> Iterator[dict[str, Any]]:
+    def _start_message(self, model: str, identity: str, usage: Usage) -> Iterator[dict[str, Any]]:
         if not self._is_started:
             self._is_started = True
-            message = {"type": "message", "role": "assistant", "model": model, "content": []}
-            yield {"type": "message_start", "message": message | {"usage": {"output_tokens": 0}}}
+            message: dict[str, Any] = {
+                "id": identity,
+                "type": "message",
+                "role": "assistant",
+                "model": model,
+                "content": [],
+                "stop_reason": None,
+                "stop_sequence": None,
+                # The input is counted at the end, unless nothing was streamed before.
+                "usage": _encode_usage(usage, 0),
+            }
+            yield {"type": "message_start", "message": message}
 
     def _close_block(self) -> Iterator[dict[str, Any]]:
         if self._open_kind is not None:
@@ -107,6 +118,15 @@ class PartialMessageEncoder:
 
     def _build_block_delta(self, delta: dict[str, Any]) -> dict[str, Any]:
         return {"type": "content_block_delta", "index": self._index, "delta": delta}
+
+
+def _encode_usage(usage: Usage, output_tokens: int) -> dict[str, int]:
+    return {
+        "input_tokens": usage.input_tokens,
+        "cache_creation_input_tokens": usage.cache_creation_input_tokens,
+        "cache_read_input_tokens": usage.cache_read_input_tokens,
+        "output_tokens": output_tokens,
+    }
 
 
 class OutputStreamLine(Struct, frozen=True, kw_only=True):
@@ -193,6 +213,8 @@ class UserMessageStreamLine(OutputStreamLine, frozen=True, kw_only=True, tag_fie
     timestamp: str | msgspec.UnsetType = msgspec.UNSET
     tool_use_result: Any = msgspec.UNSET
     """Structured data of a tool's result, or its text."""
+    is_replay: bool | msgspec.UnsetType = msgspec.field(name="isReplay", default=msgspec.UNSET)
+    """True for a message that the program sent itself."""
 
 
 class ApiRetryStreamLine(OutputStreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):

@@ -111,7 +111,7 @@ def _find_problems(
                 yield field, f"there is no tool named {name!r}.{suggestion}"
     for name in capabilities.skills:
         try:
-            runtime.knowledge.skills.skills.find(name)
+            runtime.knowledge.skills.find_skill(name)
         except (UnknownSkill, InvalidAgentDefinition) as error:
             yield "skills", str(error)
     servers = _list_server_names(runtime)

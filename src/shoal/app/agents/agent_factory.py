@@ -582,6 +582,7 @@ class AgentFactory:
                 else None,
                 build_briefing=None if assignment is None else assignment.build_briefing,
                 read_mentions=runtime.knowledge.mentions.read_mentions,
+                server_instructions=runtime.servers.create_agent_instructions(blueprint.agent_tools),
             ),
         )
 

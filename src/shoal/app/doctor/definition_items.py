@@ -40,7 +40,6 @@ from shoal.tools.web_search_tool import WEB_SEARCH_TOOL
 from shoal.wire.front_matter import InvalidFrontMatterError, parse_front_matter
 from shoal.wire.skill_codec import UNUSED_SKILL_FIELDS
 
-_COMMAND_REMARK = "only you can run it; for agents, move it to skills/NAME/SKILL.md"
 _DENIED_ADVICE = "permissions.deny forbids it"
 _CLAUDE_FIELDS = {"permission_mode": "permissionMode"}
 RESOURCE_TOOLS = ("ListMcpResourcesTool", "ReadMcpResourceTool")
@@ -54,7 +53,7 @@ def list_definition_items(
     catalog = load_agent_catalog(cwd=cwd, home=settings.home, plugins=plugins.list_agent_dirs())
     found = load_mcp_servers(settings, cwd=cwd, plugins=plugins.build_mcp_documents())
     servers = [server.name for server in (*found.servers, *found.disabled, *found.untrusted)]
-    for item in _list_agent_items(settings, cwd, catalog, library.skills, servers):
+    for item in _list_agent_items(settings, cwd, catalog, library, servers):
         is_denied = item.use == "used" and engine.check_agent_start(item.item.removeprefix("agent "))
         yield replace(item, use="not used", advice=_DENIED_ADVICE) if is_denied else item
     trust = SkillTrustDecisionStore(settings.home, cwd)
@@ -66,7 +65,11 @@ def list_definition_items(
 
 
 def _list_agent_items(
-    settings: Settings, cwd: Path, catalog: AgentCatalog, skills: SkillCatalog, servers: Sequence[str]
+    settings: Settings,
+    cwd: Path,
+    catalog: AgentCatalog,
+    skills: SkillAndCommandLibrary,
+    servers: Sequence[str],
 ) -> Iterator[ClaudeItem]:
     is_locked = is_plugin_only(settings.documents, "agents")
     definitions = [each for each in catalog.all() if each.source.kind != "builtin"]
@@ -142,14 +145,16 @@ def _find_unused_mode_reason(settings: Settings, definition: AgentDefinition) ->
     return "it applies only with --dangerously-skip-permissions" if is_unused else ""
 
 
-def _find_missing_part(definition: AgentDefinition, skills: SkillCatalog, servers: Sequence[str]) -> str:
+def _find_missing_part(
+    definition: AgentDefinition, skills: SkillAndCommandLibrary, servers: Sequence[str]
+) -> str:
     """Return why an agent cannot start; empty if its servers and skills exist."""
     for each in definition.capabilities.mcp_servers:
         if isinstance(each, str) and not any(matches_mcp_server_pattern(each, name) for name in servers):
             return f"no MCP server named {each!r} is configured, so the agent cannot start"
     for name in definition.capabilities.skills:
         try:
-            skills.find(name)
+            skills.find_skill(name)
         except (UnknownSkill, InvalidAgentDefinition):
             return f"there is no skill {name!r}, so the agent cannot start"
     return ""
@@ -248,12 +253,10 @@ def _list_catalog_items(
             except (UnknownAgentType, InvalidAgentDefinition):
                 reason = f"there is no agent {kind!r}, which it needs"
         is_typed = skill.for_person and not skill.execution.forks  # what the user types is not checked
-        is_checked = skill.execution.forks or (noun == "skill" and skill.for_model)
+        is_checked = skill.execution.forks or skill.for_model
         if not reason and is_checked and engine.check_skill_use(skill.name) is not None:
             reason = f"{_DENIED_ADVICE} for agents; only you can run it" if is_typed else _DENIED_ADVICE
-        item = _make_definition_item(skill.source, f"{noun} {skill.name}", reason)
-        is_for_user_only = noun == "command" and skill.for_model and not reason
-        yield replace(item, advice=_COMMAND_REMARK) if is_for_user_only else item
+        yield _make_definition_item(skill.source, f"{noun} {skill.name}", reason)
         yield from _list_unused_skill_fields(noun, skill.source)
     for skill, _ in catalog.shadowed:
         yield _make_definition_item(

@@ -53,6 +53,7 @@ _CONFIG_SOURCES = {
     "local": "local_settings",
     "user": "user_settings",
 }
+_START_EVENTS = ("Setup", "SessionStart")
 _AGENT_EVENTS = ("SubagentStart", "SubagentStop")
 
 
@@ -216,6 +217,9 @@ class AgentHookDispatcher:
         if event == "UserPromptSubmit" and self._subject.identity.is_lead:
             self._session.on_prompt_submitted()
         input_fields = {**self._build_common_hook_fields(event), **fields}
+        if event in _START_EVENTS and fields.get("source") != "compact":
+            # They run before the first prompt, which may have arrived meanwhile.
+            input_fields.pop("prompt_id", None)
         hooks = select_matching_hooks(
             (*self._shared.get(event, ()), *self._own.get(event, ())),
             event,

@@ -6,6 +6,7 @@ Their prompts are slash commands.
 from __future__ import annotations
 
 import asyncio
+import re
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -14,6 +15,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.mcp.server_instructions import (
+    AgentServerInstructions,
+    InstructedServer,
+    list_instructed_servers,
+)
 from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.mcp_files import ConfiguredMcpServers
 from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionSourceKind, ToolSelection
@@ -21,6 +27,7 @@ from shoal.core.conversation.tools import Tool
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.extensions.mcp_servers import (
     MCP_PREFIX,
+    READ_RESOURCE_TOOL,
     McpChannelMessage,
     McpPrompt,
     McpServerConfig,
@@ -29,7 +36,7 @@ from shoal.core.extensions.mcp_servers import (
     matches_mcp_server_pattern,
 )
 from shoal.core.extensions.skills import ExternalSlashPrompt
-from shoal.tools.mcp.client_context import McpClientContext, McpRequestRefused
+from shoal.tools.mcp.client_context import McpClientContext, McpConnectionLost, McpRequestRefused
 from shoal.tools.mcp.managed_server import ManagedMcpServer
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT, StructuredOutputTool
 from shoal.wire.mcp_codec import InvalidMcpServerConfigError, parse_mcp_server
@@ -37,6 +44,11 @@ from shoal.wire.mcp_codec import InvalidMcpServerConfigError, parse_mcp_server
 REQUIRED_TIMEOUT = 30.0
 """Seconds that an agent waits for the servers that it requires."""
 PROMPT_TIMEOUT = 30.0
+_LIST_TIMEOUT = 10.0
+"""Seconds in which a server lists its resources for a completion."""
+_MAX_LISTED_RESOURCES = 500
+_PUNCTUATION = ".,;:!?)]}"
+_RESOURCE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 INLINE_SERVER_ORIGIN = "agent "
@@ -56,6 +68,8 @@ class AgentTools(Struct, frozen=True, kw_only=True):
     """Tools of the servers that the definition names; the agent has them regardless of its `tools`."""
     close: Callable[[], Awaitable[None]] = _close_nothing
     """Stops the agent's own servers."""
+    instructed_servers: tuple[InstructedServer, ...] = ()
+    """The agent's own servers that gave instructions."""
     output_tool: StructuredOutputTool | None = None
     """Receives the structured answer that the agent must give, if any; also in `tools`."""
 
@@ -169,6 +183,7 @@ class SessionMcpServerManager:
         self._tool_change_listeners: tuple[Callable[[Mapping[str, Tool]], object], ...] = ()
         self._channel_listeners: tuple[Callable[[str, McpChannelMessage], None], ...] = ()
         self._resource_tools: tuple[Tool, ...] = ()
+        self._instructed = list_instructed_servers(configured.relayed)
         self._group = asyncio.TaskGroup()
         self._change_event = asyncio.Event()
         self._optional_start = asyncio.Event()
@@ -319,6 +334,54 @@ class SessionMcpServerManager:
                     return await (await server.wait_for_connection()).get_prompt(prompt_name, arguments)
         raise McpRequestRefused(format_session_notice("unknown_mcp_prompt", name=name))
 
+    def split_resource_mention(self, mention: str) -> tuple[str, str] | None:
+        """Return the server and the URI in `server:uri`; None if no server has this name."""
+        names = sorted((each.name for each in self.list_statuses()), key=len, reverse=True)
+        for name in names:
+            if mention.startswith(f"{name}:") and _RESOURCE_URI.match(uri := mention[len(name) + 1 :]):
+                return name, uri
+        return None
+
+    async def open_resource(self, server: str, uri: str) -> tuple[str, Tool | None, str]:
+        """Return the URI without punctuation after it, the tool that reads it, and the reason if none can."""
+        self.start()
+        self.start_optional_servers()
+        managed = next((each for each in self._servers if each.server.name == server), None)
+        if managed is None:
+            (status,) = (each for each in self.list_statuses() if each.name == server)
+            return uri, None, f"The MCP server {server} is not available: {status.detail or status.status}."
+        try:
+            async with self._clock.deadline(self._host.connect_timeout):
+                connection = await managed.wait_for_connection()
+                shorter = uri.rstrip(_PUNCTUATION)
+                if shorter != uri and managed.features.resources:
+                    listed = {each["uri"] for each in await connection.list_resources()}
+                    possible = [uri[:end] for end in range(len(uri), len(shorter), -1)]
+                    uri = next((each for each in possible if each in listed), shorter)
+        except TimeoutError:
+            return uri, None, f"The MCP server {server} did not answer in time."
+        except (McpConnectionLost, McpRequestRefused) as error:
+            return uri, None, f"The MCP server {server} is not available: {error}."
+        if not managed.features.resources:
+            return uri, None, f"The MCP server {server} has no resources."
+        self._resource_tools = self._resource_tools or _create_resource_tools(lambda: self._servers)
+        return uri, next(each for each in self._resource_tools if each.schema.name == READ_RESOURCE_TOOL), ""
+
+    async def list_resource_mentions(self) -> tuple[tuple[str, str], ...]:
+        """Return `server:uri` and a description of each resource of the connected servers."""
+        found: list[tuple[str, str]] = []
+        for managed in self._servers:
+            if managed.status != "connected" or not managed.features.resources:
+                continue
+            with suppress(TimeoutError, McpConnectionLost, McpRequestRefused):
+                async with self._clock.deadline(_LIST_TIMEOUT):
+                    listed = await (await managed.wait_for_connection()).list_resources()
+                found += (
+                    (f"{managed.server.name}:{each['uri']}", str(each.get("name") or ""))
+                    for each in listed[:_MAX_LISTED_RESOURCES]
+                )
+        return tuple(found)
+
     async def prepare_agent_tools(
         self, definition: AgentDefinition, session_tools: Mapping[str, Tool], names: Sequence[str] = ()
     ) -> AgentTools:
@@ -355,8 +418,23 @@ class SessionMcpServerManager:
 
         own_tools = {tool.schema.name: tool for managed in own_servers for tool in managed.tools}
         return AgentTools(
-            tools={**session_tools, **own_tools}, extra_names=extra_names, close=close_own_servers
+            tools={**session_tools, **own_tools},
+            extra_names=extra_names,
+            close=close_own_servers,
+            instructed_servers=list_instructed_servers([managed.status_info for managed in own_servers]),
         )
+
+    def create_agent_instructions(
+        self, agent_tools: AgentTools | None = None
+    ) -> AgentServerInstructions | None:
+        """Return the instructions of the servers for an agent with these tools, or for the lead.
+
+        None if there are no servers.
+        """
+        own_servers = () if agent_tools is None else agent_tools.instructed_servers
+        if not (own_servers or self.configured.servers or self.configured.relayed):
+            return None
+        return AgentServerInstructions(own_servers, lambda: self._instructed, is_lead=agent_tools is None)
 
     async def _wait_for_required_servers(
         self, definition: AgentDefinition, names: Sequence[str], own_servers: Sequence[ManagedMcpServer]
@@ -459,6 +537,9 @@ class SessionMcpServerManager:
         """Handle a changed status or tool list of a server."""
         event, self._change_event = self._change_event, asyncio.Event()
         event.set()
+        statuses = [*self.configured.relayed, *(managed.status_info for managed in self._servers)]
+        if (instructed := list_instructed_servers(statuses)) != self._instructed:
+            self._instructed = instructed
         if not self._publish_tools() and not self.list_pending_names():
             self._notify_listeners()
 
@@ -521,7 +602,12 @@ def _make_unstarted_server_status(
     server: McpServerConfig, status: McpServerState, detail: str
 ) -> McpServerStatus:
     return McpServerStatus(
-        name=server.name, status=status, kind=server.transport_type, origin=server.origin, detail=detail
+        name=server.name,
+        status=status,
+        kind=server.transport_type,
+        origin=server.origin,
+        scope=server.scope,
+        detail=detail,
     )
 
 

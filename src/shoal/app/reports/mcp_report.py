@@ -33,8 +33,10 @@ from shoal.app.settings.project_directories import iter_project_directories
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.app.settings.settings_listing import HIDDEN_VALUE, is_secret_variable_name
 from shoal.app.settings.settings_trust import (
+    PermissionEscalation,
     forget_mcp_trust,
     merge_user_controlled_documents,
+    save_project_trust_decision,
     save_trust_in_documents,
 )
 from shoal.app.settings.settings_writer import edit_json_file, find_settings_path
@@ -46,7 +48,7 @@ from shoal.core.tls_contexts import read_tls_variables
 from shoal.tools.mcp.client_context import CONNECT_TIMEOUT
 from shoal.tools.mcp.managed_server import LOG_HINT
 from shoal.wire.mcp_codec import InvalidMcpServerConfigError, expand_mcp_server_variables, parse_mcp_server
-from shoal.wire.settings_codec import SettingsSourceKind, parse_settings_document
+from shoal.wire.settings_codec import SettingsDocument, SettingsSourceKind, parse_settings_document
 
 _MAX_QUOTED_CHARS = 300
 _ADDABLE_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
@@ -200,7 +202,22 @@ class McpServerAdmin:
                 f"There is already an MCP server {name} in {(*hiding, path)[0]}. To replace it, remove it "
                 f"first: shoal mcp remove {name} --scope {scope}"
             )
-        return AddedMcpServer(path=path, trusted=scope != "project")
+        return AddedMcpServer(path=path, trusted=not is_shared or self._trust_added_server(path, name, entry))
+
+    def _trust_added_server(self, path: Path, name: str, entry: Mapping[str, Any]) -> bool:
+        """Trust a server that the user added to a shared file; return False if others there are not trusted.
+
+        The answer applies to the whole file, so it must not include servers that the user has not seen.
+        """
+        others = [each for each in self.settings.findings.escalations if each.document.path == path]
+        if any(each.trust != "trusted" for each in others):
+            return False
+        document = SettingsDocument(name=str(path), kind="mcp", path=path, text="", raw={})
+        added = PermissionEscalation(
+            document=document, keys=("mcpServers", name), value=dict(entry), trust="trusted"
+        )
+        save_project_trust_decision(self.settings, self.cwd, trusted=True, escalations=[*others, added])
+        return True
 
     def remove_server(self, name: str, *, scope: str | None) -> tuple[Path, ...]:
         """Remove a server from the files of one scope; return the files. Raises as `add_server` does.

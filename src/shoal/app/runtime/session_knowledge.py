@@ -90,7 +90,7 @@ def load_skills_and_instructions(
         ),
         catalog_changes=AgentAndSkillChangeReporter(config.definitions, skills),
         instructions=instructions,
-        mentions=MentionExpander(config.definitions.resolve_agent_name),
+        mentions=MentionExpander(config.definitions, servers),
         path_instructions=path_instructions,
         output_style=choose_output_style(settings, cwd, config.plugins.list_style_dirs()),
         memory=memory,
@@ -132,11 +132,11 @@ def _load_session_skills(config: SessionConfig, cwd: Path) -> SkillAndCommandLib
 
 def _restrict_skills(library: SkillAndCommandLibrary, names: Sequence[str]) -> tuple[str, ...]:
     """Leave only the named skills; return a sentence about each name that no skill has."""
-    available = [skill.name for skill in library.skills.all()]
+    available = [skill.name for skill in library.list_skills_and_commands()]
     suggestions = {
         name: suggest_name(name, available) if available else " There are no skills."
         for name in names
         if not any(is_full_or_unprefixed_skill_name(name, each) for each in available)
     }
-    library.skills.restrict_to_names(names)
+    library.restrict_to_names(names)
     return tuple(f"There is no skill named {name!r}.{hint}" for name, hint in suggestions.items())

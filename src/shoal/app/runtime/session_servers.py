@@ -72,17 +72,26 @@ def create_mcp_servers(
         clock=options.clock,
         note=events.note,
     )
-    wait = MCP_WAIT_ATTENDED if options.attended else MCP_WAIT_UNATTENDED
     servers = SessionMcpServerManager(
         configured,
         client_context,
-        startup_wait=wait if settings.own.mcp_wait is None else settings.own.mcp_wait,
+        startup_wait=_choose_startup_wait(config, client_context.connect_timeout),
         inline=inline,
         is_required=partial(_is_server_required, config, can_search=_can_lead_search_tools(config)),
     )
     if configured.servers:
         events.call_after_first_request(servers.start_optional_servers)
     return servers
+
+
+def _choose_startup_wait(config: SessionConfig, connect_timeout: float) -> float:
+    """Return the seconds that the first request waits for the required servers."""
+    settings = config.settings
+    if settings.own.mcp_wait is not None:
+        return settings.own.mcp_wait
+    if settings.foreign.tools.waits_for_mcp_servers:
+        return connect_timeout
+    return MCP_WAIT_ATTENDED if config.options.attended else MCP_WAIT_UNATTENDED
 
 
 def _add_lead_servers(
@@ -120,8 +129,10 @@ def _is_server_required(config: SessionConfig, server: McpServerConfig, *, can_s
 
     A lead that cannot search for tools would not know of a server that connects later.
     """
-    options = config.options
-    if config.settings.own.mcp_wait is not None or server.always_load or not can_search:
+    options, settings = config.options, config.settings
+    if settings.own.mcp_wait is not None or settings.foreign.tools.waits_for_mcp_servers:
+        return True
+    if server.always_load or not can_search:
         return True
     if server.origin.startswith(INLINE_SERVER_ORIGIN):
         return True

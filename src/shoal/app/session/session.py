@@ -44,7 +44,7 @@ from shoal.core.events import (
     QueueItemWithdrawn,
     SessionEnded,
 )
-from shoal.core.ids import LEAD_ID, AgentId, SessionId
+from shoal.core.ids import LEAD_ID, AgentId, EntryId, SessionId
 from shoal.core.permissions.permission_changes import PermissionMode
 from shoal.core.task_groups import (
     exit_task_group_unwrapping_one_error,
@@ -105,6 +105,7 @@ class Session:
         self._options, self._exit = options, AsyncExitStack()
         self._agents, self._names_options = tuple(agents), names_options
         self._last_mode = LastWorkingPermissionModeTracker()
+        self._entry_ids: set[str] | None = None
         self.stop_requested = asyncio.Event()
         """Set when a program asked the run to end; the surface ends it."""
         self.interrupted_agents: tuple[AgentStatusSnapshot, ...] = ()
@@ -283,8 +284,17 @@ class Session:
         """Return the hooks shared by all agents."""
         return tuple(hook for hooks in self.runtime.hooks.by_event.values() for hook in hooks)
 
+    @property
+    def key_source(self) -> str:
+        """Variable with the key of the lead's provider, `apiKeyHelper`, or `none`."""
+        return self.settings.find_key_source(self.model_card.provider)
+
     def list_mcp_servers(self) -> Sequence[McpServerStatus]:
         return self.runtime.servers.list_statuses()
+
+    async def list_resource_mentions(self) -> Sequence[tuple[str, str]]:
+        """Return `server:uri` and a description of each resource of the connected MCP servers."""
+        return await self.runtime.servers.list_resource_mentions()
 
     async def wait_for_mcp_servers(self) -> None:
         await self.runtime.servers.wait_until_ready()
@@ -523,6 +533,17 @@ class Session:
         results = self.agent.environment.results
         return str(results.save_result(f"queued-{item.id}.json", encode_json(item.content)))
 
+    def assign_prompt_id(self, prompt: Message, wanted: str = "") -> str:
+        """Choose the id of the transcript entry of the next prompt: `wanted`, unless the session has it."""
+        from shoal.app.session.session_changes import read_entry_ids
+
+        if self._entry_ids is None:
+            self._entry_ids = read_entry_ids(self)
+        entry = wanted if wanted and wanted not in self._entry_ids else self.config.ids.new_entry_id()
+        self._entry_ids.add(entry)
+        self.agent.conversation.set_entry_id(prompt, EntryId(entry))
+        return entry
+
     def withdraw_queued_prompts(self) -> tuple[Message, ...]:
         """Take back prompts that came too late for the lead; the caller owns them now."""
         prompts = self.runtime.inbox.queue.take_user_prompts(LEAD_ID)
@@ -559,6 +580,8 @@ class Session:
         model = await self.runtime.models.choose_model(name or self._options.model)
         self.agent.budget.require_priced_model(model.card)
         self.agent.set_model(model)
+        mode = self.runtime.lead.permissions.mode
+        self.emit_event(PermissionModeChanged(agent=LEAD_ID, mode=mode, model=model.card.id))
 
     def set_mode(self, mode: PermissionMode) -> None:
         """Set the permission mode. Raises `SettingsError` if skipping permissions is not enabled."""

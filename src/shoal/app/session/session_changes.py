@@ -82,6 +82,15 @@ def _find_turn_of_message(history: undo_history.SessionUndoHistory, message_id: 
     raise undo_history.NothingToUndoError(f"No turn in this session started with the message {message_id!r}.")
 
 
+def read_entry_ids(session: Session) -> set[str]:
+    """Return the ids in the transcript of a resumed session, whose program may send one of them again."""
+    history = session.parts.undo_history
+    if history is None or session.config.history.last is None:
+        return set()
+    entries = (line.entry for line in undo_history.read_transcript_lines(history.store))
+    return {entry.id for entry in entries if isinstance(entry, TranscriptMessageEntry)}
+
+
 async def resume_script_workflow(session: Session, workflow: str, rerun_from: int | None) -> Any:
     """Continue a workflow that the lead's model wrote and return its value. Raises `WorkflowError`."""
     return await session.workflows.scripts.resume_in_foreground(workflow, rerun_from)

@@ -24,6 +24,7 @@ _ALIAS_VARIABLES = {
     "fable": ("ANTHROPIC_DEFAULT_FABLE_MODEL",),
 }
 _TRUE_VALUES = ("1", "true", "yes", "on")
+_FALSE_VALUES = ("0", "false", "no", "off")
 _DEFAULT_HELPER_TTL_MS = 300_000
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _MAX_FALLBACKS = 3
@@ -99,6 +100,8 @@ class ForeignToolVariables(Struct, frozen=True, kw_only=True):
     """Maximum number of characters of a shell command's output in the conversation."""
     mcp_start_timeout: float | None = None
     """Timeout in seconds for the start of an MCP server."""
+    waits_for_mcp_servers: bool = False
+    """True if the first request waits for all MCP servers."""
     mcp_call_timeout: float | None = None
     mcp_output_tokens: int | None = None
     is_background_disabled: bool = False
@@ -144,6 +147,15 @@ class _VariableReader:
 
     def is_true(self, name: str) -> bool:
         return self._variables.get(name, "").strip().lower() in _TRUE_VALUES
+
+    def get_switch(self, name: str) -> bool | None:
+        text = self.get_text(name)
+        if text is None:
+            return None
+        if text.lower() in (*_TRUE_VALUES, *_FALSE_VALUES):
+            return text.lower() in _TRUE_VALUES
+        self.problems.append((name, f"is {text!r}, but must be true or false"))
+        return None
 
     def get_count(self, name: str, *, minimum: int = 1) -> int | None:
         text = self.get_text(name)
@@ -230,6 +242,7 @@ def read_foreign_variables(
             bash_max_timeout=tools.get_count("BASH_MAX_TIMEOUT_MS"),
             bash_output_length=tools.get_count("BASH_MAX_OUTPUT_LENGTH"),
             mcp_start_timeout=tools.get_seconds("MCP_TIMEOUT"),
+            waits_for_mcp_servers=tools.get_switch("MCP_CONNECTION_NONBLOCKING") is False,
             mcp_call_timeout=tools.get_seconds("MCP_TOOL_TIMEOUT"),
             mcp_output_tokens=tools.get_count("MAX_MCP_OUTPUT_TOKENS"),
             is_background_disabled=tools.is_true("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"),

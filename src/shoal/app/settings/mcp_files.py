@@ -16,7 +16,13 @@ from shoal.app.settings.managed_switches import is_plugin_only
 from shoal.app.settings.project_directories import iter_project_directories
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import SettingsError
-from shoal.core.extensions.mcp_servers import MCP_PREFIX, McpServerConfig, McpServerStatus, McpStdioConfig
+from shoal.core.extensions.mcp_servers import (
+    MCP_PREFIX,
+    McpServerConfig,
+    McpServerScope,
+    McpServerStatus,
+    McpStdioConfig,
+)
 from shoal.core.user_environment import UserEnvironment, get_user_environment
 from shoal.wire.json_comments import blank_json_comments, decode_commented_json
 from shoal.wire.json_line_numbers import find_json_key_line
@@ -29,6 +35,14 @@ if TYPE_CHECKING:
 PROJECT_FILE = ".mcp.json"
 MANAGED_FILE = "managed-mcp.json"
 MAX_FILE_BYTES = 1 << 20
+_SCOPES: Mapping[str, McpServerScope] = {
+    "managed": "enterprise",
+    "local": "local",
+    "private": "local",
+    "project": "project",
+    "mcp": "project",
+    "user": "user",
+}
 
 
 class ConfiguredMcpServers(Struct, frozen=True, kw_only=True):
@@ -296,9 +310,11 @@ def _find_server_name(tool: Tool) -> str:
 
 
 def _read_document_mcp_servers(document: SettingsDocument) -> ParsedMcpServers:
-    return parse_mcp_servers(
+    parsed = parse_mcp_servers(
         document.raw.get("mcpServers") or {}, lambda name: document.locate_key(("mcpServers", name))
     )
+    scope = _SCOPES.get(document.kind, "dynamic")
+    return replace(parsed, servers=tuple(replace(server, scope=scope) for server in parsed.servers))
 
 
 def _iter_names(document: SettingsDocument, key: str) -> Iterator[str]:

@@ -184,6 +184,15 @@ class Settings(Struct, frozen=True, kw_only=True):
             or (access.anthropic_base_url and self.foreign.access.custom_headers)
         )
 
+    def find_key_source(self, provider: str) -> str:
+        """Return the variable with the key of a provider, `apiKeyHelper`, or `none`."""
+        # A token precedes a key.
+        for name in reversed(PROVIDER_KEYS.get(provider.removesuffix("-responses"), ())):
+            if getattr(self.access, name):
+                return ACCESS_VARIABLES[name]
+        has_helper = provider == "anthropic" and self.foreign.access.key_helper is not None
+        return "apiKeyHelper" if has_helper else "none"
+
     @property
     def model_aliases(self) -> Mapping[str, str]:
         """Aliases of model names: those under `shoal`, else those that variables set for Anthropic's API."""

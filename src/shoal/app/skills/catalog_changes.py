@@ -24,7 +24,7 @@ class AgentAndSkillChangeReporter:
     def __init__(self, definitions: AgentCatalog, skills: SkillAndCommandLibrary) -> None:
         self._agents = _CatalogDescriptionCache(definitions.all)
         self._list_cached_agents = definitions.list_cached_definitions
-        self._skills = _CatalogDescriptionCache(skills.skills.all)
+        self._skills = _CatalogDescriptionCache(skills.list_skills_and_commands)
         self._initial = self._describe_catalogs()
         self._reported = self._initial
 

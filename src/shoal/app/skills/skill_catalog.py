@@ -59,22 +59,6 @@ class SkillCatalog:
         self._sources.append(source)
         self._indexed = None
 
-    def find(self, name: str, *, for_model: bool = False) -> Skill:
-        """Find a skill by its name, or by the part after a colon.
-
-        Raises `UnknownSkill`, or `InvalidAgentDefinition` if the file with that name is unusable. The error
-        for a model names only skills that models can use.
-        """
-        match self.get_skill_or_problem(name):
-            case Skill() as found:
-                return found
-            case DefinitionProblem() as problem:
-                raise InvalidAgentDefinition(problem)
-        available = [skill.name for skill in self.all() if skill.for_model or not for_model]
-        same_name = [each for each in available if is_full_or_unprefixed_skill_name(name, each)]
-        close = same_name or get_close_matches(name, available, n=2, cutoff=0.6)
-        raise UnknownSkill(name, available=available, similar=close, noun=self._noun)
-
     def get_skill_or_problem(self, name: str) -> Skill | DefinitionProblem | None:
         """Return the skill or its problem; None if there is none or the name is ambiguous."""
         by_name = self._refresh_index().by_name
@@ -143,6 +127,8 @@ class SkillAndCommandLibrary:
         self.policy = policy
         self.plugin_data_directories: dict[Path, Path] = {}
         """Directory in which each plug-in may keep files, by the plug-in's own directory."""
+        self._only_names: frozenset[str] | None = None
+        self._joined: tuple[tuple[Skill, ...], tuple[Skill, ...], tuple[Skill, ...]] | None = None
 
     def add_plugins(self, plugins: PluginSet) -> None:
         """Add plug-ins with their skills, commands and directories."""
@@ -161,12 +147,55 @@ class SkillAndCommandLibrary:
         if commands is not None:
             self.commands.add_source(create_slash_command_cache(commands, "plugin", namespace))
 
+    def restrict_to_names(self, names: Sequence[str]) -> None:
+        """Leave only the skills with these names, and offer no other commands to agents."""
+        self.skills.restrict_to_names(names)
+        self._only_names, self._joined = frozenset(names), None
+
+    def list_skills_and_commands(self) -> tuple[Skill, ...]:
+        """Return what agents can use; the same object while nothing changes.
+
+        A skill precedes a command of the same name.
+        """
+        skills, commands = self.skills.all(), self.commands.all()
+        if self._joined is None or self._joined[0] is not skills or self._joined[1] is not commands:
+            names = {skill.name for skill in skills}
+            added = (each for each in commands if each.name not in names and self._is_included(each.name))
+            self._joined = skills, commands, (*skills, *added)
+        return self._joined[2]
+
+    def _is_included(self, name: str) -> bool:
+        only = self._only_names
+        return only is None or any(is_full_or_unprefixed_skill_name(each, name) for each in only)
+
     def list_skills_for_model(self) -> tuple[Skill, ...]:
-        return tuple(skill for skill in self.skills.all() if skill.for_model)
+        return tuple(skill for skill in self.list_skills_and_commands() if skill.for_model)
+
+    def find_skill(self, name: str, *, for_model: bool = False) -> Skill:
+        """Find a skill or a command for an agent by its name, or by the part after a colon.
+
+        Raises `UnknownSkill`, or `InvalidAgentDefinition` if the file with that name is unusable. The error
+        for a model names only skills that models can use.
+        """
+        found = self.skills.get_skill_or_problem(name)
+        if found is None:
+            found = self.commands.get_skill_or_problem(name)
+            if isinstance(found, Skill) and not self._is_included(found.name):
+                found = None
+        match found:
+            case Skill():
+                return found
+            case DefinitionProblem():
+                raise InvalidAgentDefinition(found)
+        skills = self.list_skills_and_commands()
+        available = [skill.name for skill in skills if skill.for_model or not for_model]
+        same_name = [each for each in available if is_full_or_unprefixed_skill_name(name, each)]
+        close = same_name or get_close_matches(name, available, n=2, cutoff=0.6)
+        raise UnknownSkill(name, available=available, similar=close, noun="skill")
 
     def list_skills_for_user(self) -> tuple[Skill, ...]:
         """Return all that can be typed, by name; a skill precedes a command of the same name."""
-        by_name = {skill.name: skill for skill in self.commands.all()}
+        by_name = {skill.name: skill for skill in self.commands.all() if skill.for_person}
         by_name |= {skill.name: skill for skill in self.skills.all() if skill.for_person}
         return tuple(sorted(by_name.values(), key=lambda skill: skill.name))
 
@@ -183,7 +212,7 @@ class SkillAndCommandLibrary:
         for candidate in candidates:
             if isinstance(candidate, DefinitionProblem):
                 raise InvalidAgentDefinition(candidate)
-            if candidate.kind == "command" or candidate.for_person:
+            if candidate.for_person:
                 return candidate
         same_name = [each for each in by_name if is_full_or_unprefixed_skill_name(name, each)]
         close = same_name or get_close_matches(name, by_name, n=2, cutoff=0.6)

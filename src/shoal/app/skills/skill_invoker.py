@@ -88,7 +88,7 @@ class SkillInvoker:
     ) -> ToolOutput:
         """Run a skill for an agent that called the skill tool; `supervisor` starts a forking one."""
         try:
-            skill = self.skills.skills.find(name, for_model=True)
+            skill = self.skills.find_skill(name, for_model=True)
         except (UnknownSkill, InvalidAgentDefinition) as error:
             return create_tool_error_output(str(error))
         if not skill.for_model:
@@ -187,7 +187,7 @@ class SkillInvoker:
         found: list[Skill] = []
         for name in names:
             try:
-                found.append(self.skills.skills.find(name))
+                found.append(self.skills.find_skill(name))
             except (UnknownSkill, InvalidAgentDefinition) as error:
                 raise AgentRequestRefused(
                     format_session_notice(

@@ -91,6 +91,8 @@ class TextDelta(Struct, frozen=True, gc=False):
 
     text: str
     """Next piece of the reply."""
+    reply: str = ""
+    """Provider\'s id of the reply, if it is known."""
 
 
 class ThinkingDelta(Struct, frozen=True, gc=False):
@@ -98,6 +100,8 @@ class ThinkingDelta(Struct, frozen=True, gc=False):
 
     text: str
     """Next piece of the thinking."""
+    reply: str = ""
+    """Provider\'s id of the reply, if it is known."""
 
 
 class ToolInputProgressDelta(Struct, frozen=True, gc=False):

@@ -1,10 +1,13 @@
-"""Port for instructions that an agent gets when it uses a file that they are about."""
+"""Ports for instructions that an agent gets later: about files that it uses, and from MCP servers."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
+
+from shoal.core.conversation.messages import Message
 
 InstructionLoadReason: TypeAlias = Literal["session_start", "nested_traversal", "path_glob_match", "include"]
 
@@ -30,4 +33,12 @@ class PathInstructions(Protocol):
 
     def forget_delivered(self) -> None:
         """Return everything again when it is needed: the conversation no longer has it."""
+        ...
+
+
+class ServerInstructions(Protocol):
+    """Instructions that MCP servers give to one agent."""
+
+    def take_new_texts(self, tools: Collection[str], messages: Sequence[Message]) -> tuple[str, ...]:
+        """Return the texts for an agent with these tools that its messages do not have yet."""
         ...

@@ -15,6 +15,7 @@ MAX_TOOL_NAME_LENGTH = 64
 """Maximum length of a tool name that every provider accepts."""
 _MAX_SERVER_NAME_LENGTH = 40
 MCP_PREFIX = "mcp__"
+READ_RESOURCE_TOOL = "ReadMcpResourceTool"
 
 
 class McpStdioConfig(Struct, frozen=True, kw_only=True):
@@ -47,11 +48,17 @@ class McpHttpConfig(Struct, frozen=True, kw_only=True):
     oauth: McpOAuthConfig = McpOAuthConfig()
 
 
+McpServerScope: TypeAlias = Literal["local", "user", "project", "enterprise", "dynamic"]
+"""Where a server is configured: for you in one project, for you, in the project, in a managed file, or only
+for this session."""
+
+
 class McpServerConfig(Struct, frozen=True, kw_only=True):
     name: str
     connection: McpStdioConfig | McpHttpConfig
     origin: str
     """File and line of its configuration, or the flag, or the agent that defines it."""
+    scope: McpServerScope = "dynamic"
     timeout: float | None = None
     """Seconds that a call may take without progress; None means the setting for all servers."""
     always_load: bool = False
@@ -93,6 +100,8 @@ class McpServerStatus(Struct, frozen=True, kw_only=True):
     """Transport, for example `stdio` or `http`."""
     origin: str
     """File or option that configures it."""
+    scope: McpServerScope = "dynamic"
+    """`local`, `user`, `project`, `enterprise` (managed file) or `dynamic` (flag, agent or plug-in)."""
     detail: str = ""
     """Reason why it is not connected, and what to do."""
     version: str = ""
@@ -103,6 +112,8 @@ class McpServerStatus(Struct, frozen=True, kw_only=True):
     """Names of its prompts, which are slash commands."""
     resources: bool = False
     """True if it has resources."""
+    instructions: str = ""
+    """Its instructions for models, shortened."""
 
 
 class McpPromptArgument(Struct, frozen=True, kw_only=True):

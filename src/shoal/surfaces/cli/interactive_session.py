@@ -16,6 +16,7 @@ from shoal.surfaces.cli.plain.input_prompt import InputPrompt, LiveInputPrompt, 
 from shoal.surfaces.cli.plain.plain_terminal import PlainTerminalController
 from shoal.surfaces.terminal.screen import LiveTerminalScreen, TerminalScreen, open_terminal_screen
 from shoal.surfaces.terminal.slash_commands import list_slash_command_names
+from shoal.surfaces.terminal.slash_team_commands import describe_agent_mentions
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, truncate_text
 from shoal.surfaces.terminal.user_messages import describe_cut_off_agents
 
@@ -94,7 +95,10 @@ async def run_plain_terminal(
         input_prompt = LiveInputPrompt(
             screen,
             home / "shoal" / "history",
-            lambda: list_slash_command_names(now),
+            lambda: [
+                *list_slash_command_names(now),
+                *(mention for session in now for mention, _ in describe_agent_mentions(session)),
+            ],
             lambda: any(session.move_to_background() for session in now),
         )
     else:

@@ -109,7 +109,7 @@ def _parse_mcp_server_json(text: str) -> dict[str, Any]:
 def mcp_commands() -> None:
     """List, show, test, add and remove MCP servers, or run Shoal as a server with `serve`. Your own servers
     are in .claude.json, which Claude Code reads too, and in your settings.json. The project's servers are in
-    .mcp.json; Shoal uses them only after you trust the project."""
+    .mcp.json; Shoal uses those that others added only after you trust the project."""
 
 
 mcp_commands.add_command(serve_mcp)
@@ -242,7 +242,10 @@ def _add_configured_server(name: str, server_config: dict[str, Any], scope: str)
     added = _open_mcp_server_admin(()).add_server(name, server_config, scope=scope)
     click.echo(f"Added the MCP server {strip_terminal_codes(name)} to {added.path}.")
     if not added.trusted:
-        click.echo("The server starts only after you trust the project: shoal trust")
+        click.echo(
+            "The file has other servers that you have not trusted. The server starts only after you review "
+            "all of them: shoal trust"
+        )
     return exit_codes.OK
 
 

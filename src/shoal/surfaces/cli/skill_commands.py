@@ -155,7 +155,7 @@ def _find_skill_or_command(skills: SkillAndCommandLibrary, name: str) -> Skill:
 
 
 def _format_skill_audience(skill: Skill) -> str:
-    if skill.kind == "command" or not skill.for_model:
+    if not skill.for_model:
         return "you"
     return "both" if skill.for_person else "agents"
 
@@ -172,7 +172,7 @@ def _skill_to_dict(skill: Skill, trust: SkillTrustDecisionStore) -> dict[str, An
         "agent": skill.execution.agent,
         "model": skill.execution.model,
         "argument_hint": skill.argument_hint,
-        "for_model": skill.kind == "skill" and skill.for_model,
+        "for_model": skill.for_model,
         "for_person": skill.for_person,
         "license": skill.information.license,
         "compatibility": skill.information.compatibility,

@@ -9,7 +9,7 @@ from shoal.core.errors import AgentRequestRefused
 from shoal.core.text.text_format import format_dollars, format_duration, strip_terminal_codes, to_one_line
 from shoal.stores.files.home.home_paths import open_state_file
 from shoal.surfaces.terminal.status_text import describe_agent_activity, format_agent_usage
-from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, get_agent_style
+from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, get_agent_style, truncate_text
 from shoal.surfaces.terminal.user_messages import describe_message_delivery, join_names
 
 if TYPE_CHECKING:
@@ -54,14 +54,19 @@ async def manage_agents(controller: TerminalController, argument: str) -> None:
 def _print_agents_and_shells(controller: TerminalController) -> None:
     statuses = list(controller.statuses.iter_agents_except_lead())
     shells = [shell for shell in controller.session.list_shells() if shell.status == "running"]
-    if not statuses and not shells:
-        controller.notices.write_note("No agent has been started.")
-        return
+    definitions = controller.session.list_agent_definitions()
     with controller.notices.open_notice_block() as write:
         for status in (each for each in controller.statuses.iter_agents_in_tree_order() if each in statuses):
             _write_agent_rows(write, status, controller.now)
         for shell in shells:
             write(f"  $ {shell.id}  {to_one_line(shell.command)}\n", DIM)
+        if not statuses and not shells:
+            write("  No agent has been started.\n")
+        write("  Agents that can be started:\n")
+        for definition in definitions:
+            write(f"  {definition.name:<18}", BOLD)
+            description = truncate_text(to_one_line(definition.description), 70)
+            write(f" {description} ({definition.source.kind})\n", DIM)
         write(f"  {USAGE}\n", DIM)
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from shoal.app.session.delegate_mode import is_in_delegate_mode
 from shoal.core.errors import AgentRequestRefused
+from shoal.core.text.text_format import to_one_line
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.surfaces.terminal.text_styles import YELLOW
 from shoal.surfaces.terminal.user_messages import join_names
@@ -65,7 +66,8 @@ def suggest_addressee_correction(session: Session, text: str) -> str:
     """Return a correction for `@nmae text`, which would go to the lead; empty if no name is close."""
     word, _, rest = text.partition(" ")
     name = word[1:].removesuffix(":")
-    if not word.startswith("@") or not rest.strip():
+    # `@agent-name` asks the lead to start an agent.
+    if not word.startswith("@") or word.startswith("@agent-") or not rest.strip():
         return ""
     close_matches = get_close_matches(name, [each.name for each in list_addressees(session)], n=1)
     return (
@@ -73,6 +75,13 @@ def suggest_addressee_correction(session: Session, text: str) -> str:
         if close_matches
         else ""
     )
+
+
+def describe_agent_mentions(session: Session) -> list[tuple[str, str]]:
+    """List what names a running agent, or asks the lead to start one, with descriptions."""
+    running = [(f"@{each.name}", "agent") for each in list_addressees(session)]
+    definitions = session.list_agent_definitions()
+    return [*running, *((f"@agent-{each.name}", to_one_line(each.description)) for each in definitions)]
 
 
 def list_addressees(session: Session) -> tuple[AddressedAgent, ...]:

@@ -168,6 +168,8 @@ class ShoalApp(App[None]):
         """Texts submitted while no run could accept them."""
         self._leave_status: int | None = None
         self._files: list[str] | None = None
+        self._resources: list[InputCompletionProposal] = []
+        self._resource_servers: tuple[str, ...] = ()
         self._due = self._drawing = False
         self.draw_count = 0
         self._shown_questions: set[str] = set()
@@ -221,6 +223,7 @@ class ShoalApp(App[None]):
     async def attach_run(self, run_client: TuiRunClient) -> None:
         """Show this run from now on."""
         self.run_client, self._files = run_client, None
+        self._resources, self._resource_servers = [], ()
         await self.side_panel.attach_run(run_client.presenter)
         await self.view.show_conversation(run_client.presenter.get_conversation(run_client.viewed))
         self.schedule_draw()
@@ -401,7 +404,15 @@ class ShoalApp(App[None]):
         if self._files is None:
             self._files = []
             self.run_worker(self._load_project_files(run_client), exclusive=True, group="files")
-        return propose_mentions(word.typed, self._files, run_client.list_agent_proposals())
+        if (servers := run_client.list_resource_servers()) != self._resource_servers:
+            self._resource_servers = servers
+            self.run_worker(self._load_resources(run_client), exclusive=True, group="resources")
+        others = [*run_client.list_agent_proposals(), *self._resources]
+        return propose_mentions(word.typed, self._files, others)
+
+    async def _load_resources(self, run_client: TuiRunClient) -> None:
+        self._resources = await run_client.load_resource_proposals()
+        self.composer.update_proposals()
 
     async def _load_project_files(self, run_client: TuiRunClient) -> None:
         self._files = await asyncio.to_thread(list_project_files, run_client.root)

@@ -1,4 +1,4 @@
-"""Completion of a half-typed word: a command after `/`, a file or an agent after `@`."""
+"""Completion of a half-typed word: a command after `/`, a file, an agent or a resource after `@`."""
 
 from __future__ import annotations
 
@@ -90,7 +90,8 @@ def list_project_files(root: Path) -> list[str]:
 
 
 def propose_mentions(
-    typed: str, files: Sequence[str], agents: Sequence[InputCompletionProposal]
+    typed: str, files: Sequence[str], others: Sequence[InputCompletionProposal]
 ) -> list[InputCompletionProposal]:
-    all_proposals = [*agents, *(InputCompletionProposal(f"@{path}") for path in files)]
+    """Return the proposals for a mention of a file, or of an agent or a resource among the `others`."""
+    all_proposals = [*others, *(InputCompletionProposal(f"@{path}") for path in files)]
     return rank_matching_proposals(f"@{typed}", all_proposals)

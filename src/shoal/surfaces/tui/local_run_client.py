@@ -19,7 +19,7 @@ from shoal.core.events import Event
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.text.text_format import to_one_line
 from shoal.surfaces.terminal.slash_commands import describe_slash_commands
-from shoal.surfaces.terminal.slash_team_commands import AddressedAgent, list_addressees
+from shoal.surfaces.terminal.slash_team_commands import AddressedAgent, describe_agent_mentions
 from shoal.surfaces.terminal.terminal_controller import StyledTextWriter, TerminalController, TerminalOutcome
 from shoal.surfaces.terminal.text_styles import DIM, RED
 from shoal.surfaces.tui.completions import InputCompletionProposal
@@ -173,7 +173,15 @@ class TuiLocalRunClient(TerminalController):
         return [InputCompletionProposal(name, about) for name, about in describe_slash_commands(self.session)]
 
     def list_agent_proposals(self) -> list[InputCompletionProposal]:
-        return [InputCompletionProposal(f"@{each.name}", "agent") for each in list_addressees(self.session)]
+        return [InputCompletionProposal(*each) for each in describe_agent_mentions(self.session)]
+
+    def list_resource_servers(self) -> tuple[str, ...]:
+        servers = self.session.list_mcp_servers()
+        return tuple(each.name for each in servers if each.status == "connected" and each.resources)
+
+    async def load_resource_proposals(self) -> list[InputCompletionProposal]:
+        resources = await self.session.list_resource_mentions()
+        return [InputCompletionProposal(f"@{mention}", about) for mention, about in resources]
 
     def submit_message(self, message: Message) -> None:
         self.submit_input(message)

@@ -135,6 +135,12 @@ class TuiRemoteRunClient:
             if row.id != LEAD_ID
         ]
 
+    def list_resource_servers(self) -> tuple[str, ...]:
+        return ()  # another process is connected to them
+
+    async def load_resource_proposals(self) -> list[InputCompletionProposal]:
+        return []
+
     # Input
 
     def submit_message(self, message: Message) -> None:

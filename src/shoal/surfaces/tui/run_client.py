@@ -47,7 +47,15 @@ class TuiRunClient(Protocol):
     def list_command_proposals(self) -> list[InputCompletionProposal]: ...
 
     def list_agent_proposals(self) -> list[InputCompletionProposal]:
-        """List the agents that can be addressed."""
+        """List the agents that can be addressed, and those that can be asked for."""
+        ...
+
+    def list_resource_servers(self) -> tuple[str, ...]:
+        """List the connected MCP servers with resources."""
+        ...
+
+    async def load_resource_proposals(self) -> list[InputCompletionProposal]:
+        """Ask the MCP servers for their resources."""
         ...
 
     def process_queued_events(self) -> None:

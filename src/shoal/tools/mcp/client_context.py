@@ -18,6 +18,8 @@ from shoal.core.tls_contexts import TlsVariables
 
 CONNECT_TIMEOUT = 30.0
 """Seconds allowed for a server to start and list its features."""
+MAX_INSTRUCTION_CHARACTERS = 4_000
+"""Maximum characters of a server's instructions."""
 MAX_DEADLINE_FACTOR = 20
 """Time limit of a call that keeps reporting progress, as a multiple of its deadline."""
 
@@ -87,9 +89,19 @@ class McpServerFeatures(Struct, frozen=True, kw_only=True):
     prompt_names: Mapping[str, str] = {}
     """The server's own prompt names, by ours."""
     resources: bool = False
+    instructions: str = ""
+    """Text for models about the use of the server."""
     version: str = ""
     notes: tuple[str, ...] = ()
     """Reasons why parts of it cannot be used."""
+
+
+def limit_server_instructions(text: str) -> str:
+    """Return the instructions of a server without the characters that exceed the limit."""
+    text = text.strip()
+    if (omitted := len(text) - MAX_INSTRUCTION_CHARACTERS) <= 0:
+        return text
+    return f"{text[:MAX_INSTRUCTION_CHARACTERS]}\n[… {omitted:,} more characters are left out]"
 
 
 class ActiveMcpCall(Struct, kw_only=True):

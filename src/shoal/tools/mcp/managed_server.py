@@ -114,11 +114,13 @@ class ManagedMcpServer:
             status=self.status,
             kind=self.server.transport_type,
             origin=self.server.origin,
+            scope=self.server.scope,
             detail=self.detail,
             version=self.features.version,
             tools=tuple(tool.schema.name for tool in self.tools),
             prompts=tuple(prompt.name for prompt in self.features.prompts),
             resources=self.features.resources,
+            instructions=self.features.instructions,
         )
 
     def start(self, group: asyncio.TaskGroup) -> None:

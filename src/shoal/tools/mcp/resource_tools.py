@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput, create_tool_error_output
+from shoal.core.extensions.mcp_servers import READ_RESOURCE_TOOL
 from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.tool_texts import format_tool_text, load_tool_text
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from shoal.tools.mcp.managed_server import ManagedMcpServer
     from shoal.tools.mcp.sdk_connection import McpConnection
 
-LIST_RESOURCES_TOOL, READ_RESOURCE_TOOL = "ListMcpResourcesTool", "ReadMcpResourceTool"
+LIST_RESOURCES_TOOL = "ListMcpResourcesTool"
 
 
 def build_mcp_resource_tools(get_servers: Callable[[], Sequence[ManagedMcpServer]]) -> tuple[Tool, ...]:

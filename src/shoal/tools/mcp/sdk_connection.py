@@ -35,6 +35,7 @@ from shoal.tools.mcp.client_context import (
     McpRequestRefused,
     McpServerFeatures,
     McpTokenStore,
+    limit_server_instructions,
 )
 from shoal.tools.mcp.elicitation import handle_mcp_elicitation
 from shoal.tools.mcp.filtering_transport import McpToolFilterTransport
@@ -279,6 +280,7 @@ class McpConnection:
             prompts=tuple(_convert_mcp_prompt(name, prompt) for name, prompt in names.items()),
             prompt_names={name: prompt.name for name, prompt in names.items()},
             resources=capabilities.resources is not None,
+            instructions=limit_server_instructions(self._client.instructions or ""),
             version=self._client.protocol_version,
             notes=notes,
         )

@@ -123,7 +123,7 @@ async def _list_mcp_statuses(session: Session, body: _RequestBody) -> _ResponseB
             "name": status.name,
             "status": status.status,
             "config": {"type": status.kind, "name": status.name},
-            "scope": status.origin,
+            "scope": status.scope,
             "tools": [{"name": name} for name in status.tools],
         }
         servers.append(server | ({"error": status.detail} if status.detail else {}))

@@ -294,6 +294,26 @@ class StreamJsonOutputWriter:
         """Result data by call, until the message with the result arrives."""
         self._tool_inputs: dict[str, Mapping[str, Any]] = {}
         """Inputs of the calls that have not returned."""
+        self._replays: list[stream_output_codec.UserMessageStreamLine] = []
+        """Messages of the program that are sent back once the agent has them."""
+
+    def queue_replay(self, message: Mapping[str, Any], identity: str) -> None:
+        """Send a message of the program back when the agent gets it, if the program wants that."""
+        if self._options.replay_user_messages:
+            self._replays.append(
+                stream_output_codec.UserMessageStreamLine(
+                    message=message,
+                    session_id=self._session.id,
+                    uuid=identity or str(uuid.uuid4()),
+                    timestamp=format_iso_time(self._session.clock.now()),
+                    is_replay=True,
+                )
+            )
+
+    async def _send_replays(self) -> None:
+        replays, self._replays = self._replays, []
+        for line in replays:
+            await self.send_line(line)
 
     async def send_line(self, line: object) -> None:
         await send_stream_line(self._stdout, line)
@@ -315,7 +335,9 @@ class StreamJsonOutputWriter:
                         if isinstance(block, ToolUseBlock)
                     }
                     await self._write_partial_message(event, status)
-                if self._is_message_event_shown(event):
+                elif event.by == "person" and event.agent == LEAD_ID:
+                    await self._send_replays()
+                if _is_message_event_shown(event):
                     await self.send_line(self._build_message_line(event, status))
             case ToolOutputReturned():
                 arguments = self._tool_inputs.pop(event.call, {})
@@ -359,6 +381,7 @@ class StreamJsonOutputWriter:
         )
 
     async def end_turn(self, finished: RunFinished) -> None:
+        await self._send_replays()
         self._result = self._turn.build_result(finished)
         await self.send_line(self._result)
         self._turn = _TurnResultBuilder(self._session)
@@ -383,8 +406,8 @@ class StreamJsonOutputWriter:
             return
         encoder = self._partial.setdefault(event.agent, PartialMessageEncoder())
         match event:
-            case TextStreamed(kind="text" | "thinking" as kind, text=text):
-                encoded_lines = encoder.encode_delta(kind, text)
+            case TextStreamed(kind="text" | "thinking" as kind, text=text, reply=reply):
+                encoded_lines = encoder.encode_delta(kind, text, reply)
             case MessageAdded():
                 encoded_lines = encoder.encode_message_end(event)
             case ModelRequestSent(model=model):
@@ -400,12 +423,6 @@ class StreamJsonOutputWriter:
             )
             await self.send_line(line)
 
-    def _is_message_event_shown(self, event: MessageAdded) -> bool:
-        # The caller's own messages are replayed only on request.
-        if event.message.role == "assistant" or self._options.replay_user_messages:
-            return True
-        return any(isinstance(block, ToolResultBlock) for block in event.message.content)
-
     async def send_session_state(self, state: stream_output_codec.SessionState) -> None:
         """Send the state, only to a program that feeds us, and only when it changes."""
         if self._options.states and state != self._state:
@@ -419,6 +436,13 @@ class StreamJsonOutputWriter:
                     sdk_host_only=session.settings.hides_session_state_events or UNSET,
                 )
             )
+
+
+def _is_message_event_shown(event: MessageAdded) -> bool:
+    """Return False for prompts, and for context that hooks and the runtime add."""
+    if event.message.role == "assistant":
+        return True
+    return any(isinstance(block, ToolResultBlock) for block in event.message.content)
 
 
 def _get_tool_use_result(event: ToolOutputReturned, arguments: Mapping[str, Any]) -> Any:
@@ -477,6 +501,7 @@ def _build_init_line(session: Session) -> stream_output_codec.SessionInitStreamL
         mcp_servers=[{"name": each.name, "status": each.status} for each in session.list_mcp_servers()],
         model=session.model_card.id,
         permission_mode=session.permission_mode,
+        api_key_source=session.key_source,
         agents=[definition.name for definition in session.list_agent_definitions()],
         skills=[skill.name for skill in session.skills.list_skills_for_model()],
         plugins=[{"name": each.name, "path": str(each.root)} for each in session.list_plugins()],

@@ -143,5 +143,6 @@ async def _open_relayed_mcp_server(
         return RelayedMcpServer(server, replace(status, status="failed", detail=reason))
     except ShoalError as error:
         return RelayedMcpServer(server, replace(status, status="failed", detail=str(error)))
-    status = replace(status, tools=tuple(tool.schema.name for tool in tools))
+    names = tuple(tool.schema.name for tool in tools)
+    status = replace(status, tools=names, instructions=server.instructions)
     return RelayedMcpServer(server, status, tools)

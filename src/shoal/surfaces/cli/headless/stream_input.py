@@ -44,7 +44,7 @@ class StreamJsonInputReader:
         session.expect_input()
         self._forwarder = forwarder
         self._output = output
-        self._waiting: deque[Message] = deque()
+        self._waiting: deque[UserPromptInputStreamLine] = deque()
         self._on_change = on_change
         self.is_closed = False
         """True if no further prompt will come."""
@@ -81,7 +81,11 @@ class StreamJsonInputReader:
             return Message(
                 role="user", content=tuple(block for each in withdrawn_prompts for block in each.content)
             )
-        return self._waiting.popleft() if self._waiting else None
+        if not self._waiting:
+            return None
+        prompt = self._waiting.popleft()
+        self._output.queue_replay(prompt.raw, self._session.assign_prompt_id(prompt.message, prompt.uuid))
+        return prompt.message
 
     def track_lead_event(self, event: Event) -> None:
         match event:
@@ -99,8 +103,10 @@ class StreamJsonInputReader:
     def _steer_waiting_prompts(self) -> None:
         # An assistant accepts a message at once, and reads it when its model has answered.
         can_steer = self._in_tools or (self._session.is_assistant and self._session.is_busy)
-        while can_steer and self._waiting and self._can_steer(self._waiting[0]):
-            self._session.steer(self._waiting.popleft().text)
+        while can_steer and self._waiting and self._can_steer(self._waiting[0].message):
+            prompt = self._waiting.popleft()
+            self._output.queue_replay(prompt.raw, prompt.uuid)
+            self._session.steer(prompt.message.text)
 
     def _can_steer(self, message: Message) -> bool:
         """Return False for a command: it gets its own turn."""
@@ -108,12 +114,12 @@ class StreamJsonInputReader:
 
     async def _handle_input_line(self, line: DrivingProgramInputLine) -> None:
         match line.content:
-            case UserPromptInputStreamLine(message=message, left_out=skipped):
+            case UserPromptInputStreamLine(left_out=skipped) as prompt:
                 if skipped:
                     print_user_message(
                         f"line {line.number} of stdin: ignored unknown fields: {join_names(skipped)}"
                     )
-                self._waiting.append(message)
+                self._waiting.append(prompt)
                 self._steer_waiting_prompts()
                 self._on_change()
             case ControlRequestInputStreamLine() as control_request:

@@ -36,10 +36,12 @@ class TerminalLineEditor:
         self.text, self.cursor = text, len(text)
 
     def complete_text(self, completions: Sequence[str]) -> None:
-        """Complete the text if exactly one completion starts with it."""
-        matches = [word for word in completions if self.text and word.startswith(self.text)]
+        """Complete the text, or the mention at its end, if exactly one completion starts with it."""
+        before, _, mention = self.text.rpartition(" ")
+        typed, kept = (mention, f"{before} ") if before and mention.startswith("@") else (self.text, "")
+        matches = [word for word in completions if typed and word.startswith(typed)]
         if len(matches) == 1:
-            self.set_text(f"{matches[0]} ")
+            self.set_text(f"{kept}{matches[0]} ")
 
     def add_to_history(self, text: str) -> bool:
         """Add the text to the history; return True if it is new there."""

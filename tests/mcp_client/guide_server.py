@@ -1,0 +1,53 @@
+"""A plain MCP server on stdio with instructions and resources: `guide_server.py JSON`.
+
+`tools` is a list of names, and `resources` maps addresses to texts. `gate` is a FIFO that the server reads
+before it answers `initialize`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+OPTIONS: dict[str, Any] = json.loads(sys.argv[1])
+RESOURCES: dict[str, str] = OPTIONS.get("resources", {})
+
+
+def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    match method:
+        case "initialize":
+            if gate := OPTIONS.get("gate"):
+                Path(gate).read_text()
+            capabilities = {"tools": {}, **({"resources": {}} if RESOURCES else {})}
+            return {
+                "protocolVersion": params["protocolVersion"],
+                "capabilities": capabilities,
+                "serverInfo": {"name": "guide", "version": "1"},
+                "instructions": OPTIONS.get("instructions", ""),
+            }
+        case "tools/list":
+            names = OPTIONS.get("tools", ["look"])
+            return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]}
+        case "tools/call":
+            return {"content": [{"type": "text", "text": f"called {params['name']}"}]}
+        case "resources/list":
+            return {"resources": [{"uri": uri, "name": uri.rpartition("/")[2]} for uri in RESOURCES]}
+        case "resources/read":
+            return {"contents": [{"uri": params["uri"], "text": RESOURCES[params["uri"]]}]}
+        case "ping":
+            return {}
+    raise KeyError(method)
+
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    try:
+        reply = {"result": answer(message["method"], message.get("params", {}))}
+    except KeyError as error:
+        reply = {"error": {"code": -32602, "message": f"There is no {error}"}}
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], **reply}) + "\n")
+    sys.stdout.flush()
