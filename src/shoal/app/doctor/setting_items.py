@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,8 @@ _USER_ONLY = frozenset(
     | {"sandbox.filesystem.allowWrite"}
 )
 _USER_ONLY_ADVICE = "it applies only in your own files"
+_SERVER_PATTERN = re.compile(r"mcp__[A-Za-z0-9_-]")
+_LITERAL = re.compile(r"[A-Za-z0-9_-]*(?![*?+{])")
 _APPROVAL_ADVICE = "it applies if you trust the project in Claude Code and git does not track the file"
 _SERVER_APPROVALS = frozenset({"enableAllProjectMcpServers", "enabledMcpjsonServers"})
 _MANAGED_ONLY = frozenset((*SWITCHES, PLUGIN_ONLY_KEY))
@@ -205,10 +208,34 @@ def _find_idle_reason(hook: Hook, servers: Collection[str]) -> str:
     ):
         reason = f"no MCP server named {hook.action.server!r} is configured"
         return f"{reason}; the hook fails and blocks" if hook.blocks_on_failure else reason
-    names = list_matcher_names(hook.matcher)
-    if MATCHER_FIELDS.get(hook.event) == "tool_name" and names and all(map(_is_absent_tool, names)):
-        return f"there is no tool named {' or '.join(names)}, so the hook never runs"
-    return ""
+    if MATCHER_FIELDS.get(hook.event) != "tool_name":
+        return ""
+    names = list_matcher_names(hook.matcher) or _list_server_alternatives(hook.matcher)
+    absent = [name for name in names if _is_absent_tool(name)]
+    missing = [name for name in names if name.startswith(MCP_PREFIX) and not _has_server(name, servers)]
+    if not names or len(absent) + len(missing) < len(names):
+        return ""
+    reasons = [f"there is no tool named {' or '.join(absent)}"] if absent else []
+    if missing:
+        reasons.append(f"no MCP server of {' or '.join(missing)} is configured")
+    return f"{', and '.join(reasons)}, so the hook never runs"
+
+
+def _list_server_alternatives(matcher: str) -> list[str]:
+    """Return the alternatives of a pattern if each begins with the name of a server, as `mcp__github__.*`."""
+    alternatives = [each.removeprefix("^") for each in matcher.split("|")]
+    is_plain = not re.search(r"[()\[\]\\]", matcher)
+    return alternatives if is_plain and all(map(_SERVER_PATTERN.match, alternatives)) else []
+
+
+def _has_server(name: str, servers: Collection[str]) -> bool:
+    """Return False if no configured server has tools with this name, or with one that begins like it."""
+    literal = _LITERAL.match(name)
+    start = literal[0] if literal else ""
+    return any(
+        start.startswith(prefix) or prefix.startswith(start)
+        for prefix in map(format_mcp_tool_prefix, servers)
+    )
 
 
 def _is_absent_tool(name: str) -> bool:
