@@ -32,8 +32,11 @@ from shoal.wire.settings_codec import (
 from shoal.workspaces.git_paths import (
     iter_git_control_paths,
     iter_paths_written_by_git_commit,
-    list_repositories_with_tracked_files,
-    write_index_copies,
+)
+from shoal.workspaces.hidden_file_marks import (
+    SPARSE_CHECKOUT_SETTINGS,
+    HiddenFileMarks,
+    plan_hidden_files,
 )
 from shoal.workspaces.local_workspace import LocalWorkspace
 from shoal.workspaces.worktree import Worktree, WorktreeWorkspace
@@ -95,6 +98,7 @@ def create_sandbox_selection(
         ),
         drivers=list_sandbox_drivers(settings.environ.get("PATH", os.defpath)),
         note=note,
+        marks=HiddenFileMarks(_get_mark_records(settings)),
     )
 
 
@@ -117,7 +121,9 @@ def build_sandbox_policy(
     temporary = [] if preferences.private_temp else [*_iter_temporary_directories(environ)]
     denied = tuple(_filter_hideable_paths(unreadable, [*work, *temporary, *named_writable], user_home))
     hidden = tuple(_iter_matching_paths(preferences.hidden, user_home, workspace.root))
-    sealed = list_repositories_with_tracked_files((*denied, *hidden))
+    tracked = plan_hidden_files(
+        (*denied, *hidden), session_directory / "git-info", _get_mark_records(settings), work
+    )
     return SandboxPolicy(
         writable=(
             *work,
@@ -138,10 +144,10 @@ def build_sandbox_policy(
             *hidden,
         ),
         hidden_if_possible=denied,
-        sealed_repositories=sealed,
-        replaced_files=write_index_copies(sealed, (*denied, *hidden), session_directory / "git-index")
-        if sealed
-        else {},
+        sealed_repositories=tracked.unmarkable,
+        marked_repositories=tracked.markable,
+        replaced_directories=tracked.information,
+        git_settings=SPARSE_CHECKOUT_SETTINGS,
         hidden_sockets=_exclude_user_writable_paths([*_iter_socket_paths(environ)], named_writable),
         readable=(session_directory / "results", session_directory / VARIABLES_DIRECTORY),
         network=preferences.network,
@@ -155,6 +161,10 @@ def build_sandbox_policy(
         ),
         watched=tuple(work),
     )
+
+
+def _get_mark_records(settings: Settings) -> Path:
+    return settings.home / "shoal" / "git-marks"
 
 
 def _find_entered_worktree(workspace: LocalWorkspace) -> Path | None:
@@ -191,6 +201,7 @@ async def create_worktree_sandbox_selection(
         ),
         drivers=list_sandbox_drivers(settings.environ.get("PATH", os.defpath)),
         note=note,
+        marks=HiddenFileMarks(_get_mark_records(settings)),
     )
     await selection.detect_availability()
     if selection.get_driver() is None and not is_weak:

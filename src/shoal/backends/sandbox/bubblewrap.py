@@ -105,7 +105,7 @@ def build_mount_arguments(policy: SandboxPolicy) -> list[str]:
                 closed += ("--remount-ro", name)
             case "hidden":
                 arguments += ("--ro-bind", _EMPTY_FILE, name)
-    for path, shown in policy.replaced_files.items():
+    for path, shown in policy.replaced_directories.items():
         arguments += ("--ro-bind", str(shown), str(path))
     return arguments + closed
 
