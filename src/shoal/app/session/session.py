@@ -104,6 +104,8 @@ class Session:
         self._options, self._exit = options, AsyncExitStack()
         self._agents, self._names_options = tuple(agents), names_options
         self._last_mode = LastWorkingPermissionModeTracker()
+        self.chosen_model: str | None = None
+        """Model that the user chose in the session; None if it is the one that the session started with."""
         self.stop_requested = asyncio.Event()
         """Set when a program asked the run to end; the surface ends it."""
         self.interrupted_agents: tuple[AgentStatusSnapshot, ...] = ()
@@ -543,6 +545,7 @@ class Session:
         model = await self.runtime.models.choose_model(name or self._options.model)
         self.agent.budget.require_priced_model(model.card)
         self.agent.set_model(model)
+        self.chosen_model = name
 
     def set_mode(self, mode: PermissionMode) -> None:
         """Set the permission mode. Raises `SettingsError` if skipping permissions is not enabled."""

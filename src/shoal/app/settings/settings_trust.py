@@ -167,11 +167,7 @@ def can_approve_servers(document: SettingsDocument, *, is_trusted_in_claude_code
     if document.kind != "local" or document.path is None:
         return document.is_user_controlled
     is_link = os.path.realpath(document.path) != str(document.path.absolute())
-    return (
-        is_trusted_in_claude_code
-        and not is_link
-        and not list_tracked_paths([document.path])
-    )
+    return is_trusted_in_claude_code and not is_link and not list_tracked_paths([document.path])
 
 
 def _is_approved_by_user(
