@@ -15,7 +15,7 @@ from shoal.app.doctor.definition_items import RESOURCE_TOOLS, find_absent_tools
 from shoal.app.hooks.hook_sources import are_settings_hooks_disabled, parse_document_hooks
 from shoal.app.settings.claude_json import read_claude_json
 from shoal.app.settings.claude_keys import KeyUse, find_claude_key, iter_document_keys
-from shoal.app.settings.foreign_settings import is_sandbox_key_enabled
+from shoal.app.settings.foreign_settings import MANAGED_READ_KEY, is_sandbox_key_enabled
 from shoal.app.settings.managed_switches import PLUGIN_ONLY_KEY, SWITCHES
 from shoal.app.settings.provider_credentials import PROVIDER_VARIABLES
 from shoal.app.settings.settings import Settings, is_project_bypass_mode
@@ -53,7 +53,7 @@ _SERVER_PATTERN = re.compile(r"mcp__[A-Za-z0-9_-]")
 _LITERAL = re.compile(r"[A-Za-z0-9_-]*(?![*?+{])")
 _APPROVAL_ADVICE = "it applies if you trust the project in Claude Code and git does not track the file"
 _SERVER_APPROVALS = frozenset({"enableAllProjectMcpServers", "enabledMcpjsonServers"})
-_MANAGED_ONLY = frozenset((*SWITCHES, PLUGIN_ONLY_KEY))
+_MANAGED_ONLY = frozenset((*SWITCHES, PLUGIN_ONLY_KEY, f"sandbox.filesystem.{MANAGED_READ_KEY}"))
 _BLOCKING_HOOK = "Shoal starts, but blocks what this hook would check."
 
 

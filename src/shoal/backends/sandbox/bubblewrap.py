@@ -125,10 +125,20 @@ def _map_path_access(policy: SandboxPolicy) -> dict[Path, PathAccess]:
         views[path] = "kept"
     for path in resolve_existing_paths((*policy.hidden, *policy.hidden_if_possible, *policy.hidden_sockets)):
         views[path] = "hidden"
+    for path in [path for path, seen in views.items() if _is_inside_hidden_path(path, seen, views)]:
+        del views[path]
     for path in [path for path, seen in views.items() if seen in ("kept", "hidden")]:
         for pinned in _iter_pinned_parents(path, views):
             views[pinned] = "pinned"
     return views
+
+
+def _is_inside_hidden_path(path: Path, access: PathAccess, views: dict[Path, PathAccess]) -> bool:
+    """Return True for a protected path in a hidden directory. A mount would show what is hidden."""
+    if access not in ("kept", "hidden"):
+        return False
+    outer = (views[parent] for parent in path.parents if parent in views and views[parent] != "kept")
+    return next(outer, None) == "hidden"
 
 
 def _iter_pinned_parents(path: Path, views: dict[Path, PathAccess]) -> Iterator[Path]:
