@@ -156,6 +156,32 @@ async def test_commits_work_in_a_subdirectory_of_a_repository(project: Path) -> 
     assert not (project / "x").exists()
 
 
+@pytest.mark.spec("CMP-132")
+async def test_commands_cannot_change_the_settings_of_git_and_the_result_says_why(project: Path) -> None:
+    run_git(project, "init", "-q")
+    run_git(project, "commit", "-q", "--allow-empty", "-m", "start")
+    run_git(project, "init", "-q", "--bare", "remote.git")
+    lines = (
+        "git remote add origin ./remote.git",
+        "git config user.name other",
+        "git push -q -u ./remote.git main",
+        "git checkout -q -b side --track main",
+        "git branch --set-upstream-to=main side",
+    )
+    outputs, _ = await run_commands(project, *lines, "git status --short")
+    for output in outputs[:-1]:
+        assert "cannot change .git/config, because its entries can make git run programs" in output
+        assert '{"shoal": {"sandbox": {"writable": [".git/config"]}}}' in output
+    assert "git/config" not in outputs[-1]
+    assert run_git(project, "branch", "--show-current") == "side"
+    write_sandbox_settings(writable=[".git/config"])
+    outputs, _ = await run_commands(project, *lines[:3], lines[4], "touch .git/hooks/pre-commit")
+    assert not any("cannot change .git/config" in output for output in outputs[:-1])
+    assert "Read-only file system" in outputs[-1]
+    assert run_git(project, "config", "remote.origin.url") == "./remote.git"
+    assert run_git(project, "config", "branch.side.merge") == "refs/heads/main"
+
+
 @pytest.mark.spec("CMP-074")
 async def test_a_remark_about_the_sandbox_is_not_part_of_a_skill(project: Path) -> None:
     run_git(project, "init", "-q")

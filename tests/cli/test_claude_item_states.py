@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from shoal_process import MODEL, ShoalProgram
 
+from git_repository import run_git
 from shoal.testing import messages_server
 
 
@@ -79,6 +80,26 @@ async def test_a_hook_for_tools_of_a_missing_server_is_not_called_used(
         hooks = {"PreToolUse": [{"matcher": matcher, "hooks": [command]}]}
         write_json(home / "settings.json", {"hooks": hooks, "mcpServers": servers})
         assert (await list_items(shoal))["settings.json", "hooks.PreToolUse"] == use, matcher
+
+
+@pytest.mark.spec("CMP-131")
+async def test_a_repository_in_which_commands_cannot_commit_is_named(
+    shoal: ShoalProgram, home: Path, project: Path
+) -> None:
+    write_json(home / "settings.json", {"permissions": {"deny": ["Read(./.env.*)"]}})
+
+    async def find_advice() -> str:
+        items = json.loads((await shoal("doctor", "--claude", "--json")).out)["items"]
+        (advice,) = [each["advice"] for each in items if each["item"] == "permissions.deny"]
+        return str(advice)
+
+    assert "commit" not in await find_advice()
+    run_git(project, "init", "-q")
+    (project / "a").touch()
+    run_git(project, "add", "a")
+    assert "commit" not in await find_advice()
+    run_git(project, "update-index", "--split-index")
+    assert "commands cannot commit while a tracked file is hidden" in await find_advice()
 
 
 async def test_a_missing_import_is_listed(shoal: ShoalProgram, home: Path) -> None:

@@ -80,7 +80,7 @@ def plan_hidden_files(
             inside.setdefault(git_directory, []).append(path)
             if is_tracked(path, git_directory, top):
                 # A pattern cannot contain the end of a line.
-                if "\n" not in path.name and _can_be_marked(git_directory):
+                if "\n" not in path.name and can_mark_hidden_files(git_directory):
                     markable.setdefault(git_directory, []).append(path)
                 else:
                     unmarkable.setdefault(git_directory, path)
@@ -98,7 +98,7 @@ def plan_hidden_files(
     )
 
 
-def _can_be_marked(git_directory: Path) -> bool:
+def can_mark_hidden_files(git_directory: Path) -> bool:
     """Return False for an index of an unknown format, and for a sparse checkout, in which git sets marks."""
     common = get_git_common_directory(git_directory)
     files = (common / "config", common / "config.worktree", git_directory / "config.worktree")

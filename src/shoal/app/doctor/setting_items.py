@@ -28,6 +28,8 @@ from shoal.policy.permission_rules import parse_permission_rule
 from shoal.policy.rule_names import FOREIGN_TOOL_NAMES, names_no_tool
 from shoal.wire.hook_codec import is_usable_hook
 from shoal.wire.settings_codec import SettingsDocument, has_settings_key
+from shoal.workspaces.git_paths import find_git_directory
+from shoal.workspaces.hidden_file_marks import can_mark_hidden_files
 
 _PROVIDER_VARIABLES = frozenset(name for names in PROVIDER_VARIABLES.values() for name in names)
 _STRONGEST_COUNTS = frozenset(
@@ -54,6 +56,11 @@ _LITERAL = re.compile(r"[A-Za-z0-9_-]*(?![*?+{])")
 _APPROVAL_ADVICE = "it applies if you trust the project in Claude Code and git does not track the file"
 _SERVER_APPROVALS = frozenset({"enableAllProjectMcpServers", "enabledMcpjsonServers"})
 _MANAGED_ONLY = frozenset((*SWITCHES, PLUGIN_ONLY_KEY, f"sandbox.filesystem.{MANAGED_READ_KEY}"))
+_HIDING_KEYS = frozenset({"permissions.deny", "sandbox.filesystem.denyRead", "sandbox.credentials.files"})
+_NO_COMMITS = (
+    "git has a split index, a sparse checkout or SHA-256 ids here: "
+    "commands cannot commit while a tracked file is hidden"
+)
 _BLOCKING_HOOK = "Shoal starts, but blocks what this hook would check."
 
 
@@ -96,9 +103,18 @@ def list_document_items(
             chosen = choose_output_style(settings, cwd, styles)
             reason = next((item.reason for item in chosen.unused_items), None)
         use: KeyUse = key.use if reason is None or key.use == "wider here" else "not used"
-        yield ClaudeItem(file=document.name, item=name, use=use, advice=reason or key.advice)
+        advice = reason or "; ".join(filter(None, (key.advice, _explain_prevented_commits(name, value, cwd))))
+        yield ClaudeItem(file=document.name, item=name, use=use, advice=advice)
     for name, reason in unused.items():
         yield ClaudeItem(file=document.name, item=name, use="not used", advice=reason)
+
+
+def _explain_prevented_commits(name: str, value: Any, cwd: Path) -> str:
+    """Return a remark if commands cannot change the repository while one of its files is hidden."""
+    found = find_git_directory(cwd / "file") if name in _HIDING_KEYS and value else None
+    if found is None or not (found[0] / "index").exists() or can_mark_hidden_files(found[0]):
+        return ""
+    return _NO_COMMITS
 
 
 def _list_variable_items(

@@ -67,7 +67,7 @@ async def run_terminal_sessions(
         if start_source == "clear":
             # Only the conversation is new: the user's choices stay.
             mode = session.permission_mode
-            new_options["model"] = session.chosen_model or options.model
+            options = structs.replace(options, model=session.chosen_model or options.model)
         options = structs.replace(options, begun=start_source, **new_options)
 
 
