@@ -15,7 +15,7 @@ from shoal.core.events import Event, NoteAdded, ToolOutputReturned
 from shoal.models.scripted_model import ScriptedModel
 from shoal.workspaces.hidden_file_marks import HiddenFileMarks
 
-pytestmark = [pytest.mark.needs("bwrap"), pytest.mark.spec("CMP-131")]
+pytestmark = [pytest.mark.needs("bwrap"), pytest.mark.spec("CMP-121")]
 DENIED = {"permissions": {"deny": ["Read(./.env.*)", "Read(./secrets/**)"]}}
 HIDDEN = (".env.example", "secrets/key", "secrets/deep/other key")
 

@@ -156,7 +156,7 @@ async def test_commits_work_in_a_subdirectory_of_a_repository(project: Path) -> 
     assert not (project / "x").exists()
 
 
-@pytest.mark.spec("CMP-132")
+@pytest.mark.spec("CMP-122")
 async def test_commands_cannot_change_the_settings_of_git_and_the_result_says_why(project: Path) -> None:
     run_git(project, "init", "-q")
     run_git(project, "commit", "-q", "--allow-empty", "-m", "start")

@@ -82,7 +82,7 @@ async def test_a_hook_for_tools_of_a_missing_server_is_not_called_used(
         assert (await list_items(shoal))["settings.json", "hooks.PreToolUse"] == use, matcher
 
 
-@pytest.mark.spec("CMP-131")
+@pytest.mark.spec("CMP-121")
 async def test_a_repository_in_which_commands_cannot_commit_is_named(
     shoal: ShoalProgram, home: Path, project: Path
 ) -> None:

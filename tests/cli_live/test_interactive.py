@@ -344,7 +344,7 @@ def test_clear_starts_a_new_session(cli_project: CliProject) -> None:
     assert len(list((cli_project.home / "projects").glob("*/*.jsonl"))) == 2
 
 
-@pytest.mark.spec("CMP-133")
+@pytest.mark.spec("CMP-123")
 def test_clear_keeps_the_model_and_the_permission_mode(cli_project: CliProject) -> None:
     terminal = cli_project.start_scripted_terminal({"text": "one"})
     terminal.wait_for(is_at_prompt)
