@@ -271,7 +271,7 @@ def test_the_list_of_rules_is_complete_and_in_order():
         name, _, number = rule.partition("-")
         sections.setdefault(name, []).append(int(number))
     assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in sections.values())
-    assert len(rules) == 357
+    assert len(rules) == 365
 
 
 @pytest.mark.parametrize("workers", WORKERS)

@@ -156,43 +156,30 @@ async def test_commits_work_in_a_subdirectory_of_a_repository(project: Path) -> 
     assert not (project / "x").exists()
 
 
-@pytest.mark.parametrize("version", ["2", "4"])
-@pytest.mark.parametrize("place", ["checkout", "worktree"])
-async def test_a_hidden_tracked_file_is_not_committed_as_deleted(
-    project: Path, place: str, version: str
-) -> None:
+@pytest.mark.spec("CMP-126")
+async def test_commands_cannot_change_the_settings_of_git_and_the_result_says_why(project: Path) -> None:
     run_git(project, "init", "-q")
-    run_git(project, "config", "index.version", version)
-    for name in ("package-lock.json", "package.json", "vendor/deep/v.txt", "work.sh"):
-        (project / name).parent.mkdir(parents=True, exist_ok=True)
-        (project / name).write_text("git add -A; git commit -qam work; git stash\n")
-    run_git(project, "add", "-A")
-    run_git(project, "commit", "-q", "-m", "start")
-    if place == "worktree":
-        run_git(project, "worktree", "add", "-q", str(project.parent / "tree"))
-        project = project.parent / "tree"
-    for denied in ("Read(package-lock.json)", "Read(./vendor/**)"):
-        output, _ = await run_commands(
-            project,
-            "sh work.sh; git log -1 --format=%s",
-            "true",
-            "echo x > new; git status --short; git diff --stat",
-            settings={"permissions": {"deny": [denied]}},
-        )
-        (project / "new").unlink()
-        assert "Read-only file system" in output[0]
-        assert "Commands cannot change the git repository: a rule or setting hides" in output[0]
-        assert "git repository" not in output[1]
-        assert output[2].splitlines()[0] == "?? new"
-        assert output[2].splitlines()[1].startswith("[Commands cannot change the git repository")
-        assert run_git(project, "log", "--format=%s").split() == ["start"]
-        assert run_git(project, "status", "--short") == ""
-    output, _ = await run_commands(
-        project,
-        "echo a > a; sh work.sh; git log -1 --format=%s",
-        settings={"permissions": {"deny": ["Read(.env)"]}},
+    run_git(project, "commit", "-q", "--allow-empty", "-m", "start")
+    run_git(project, "init", "-q", "--bare", "remote.git")
+    lines = (
+        "git remote add origin ./remote.git",
+        "git config user.name other",
+        "git push -q -u ./remote.git main",
+        "git checkout -q -b side --track main",
+        "git branch --set-upstream-to=main side",
     )
-    assert output[0].splitlines()[-1] == "work"
+    outputs, _ = await run_commands(project, *lines, "git status --short")
+    for output in outputs[:-1]:
+        assert "cannot change .git/config, because its entries can make git run programs" in output
+        assert '{"shoal": {"sandbox": {"writable": [".git/config"]}}}' in output
+    assert "git/config" not in outputs[-1]
+    assert run_git(project, "branch", "--show-current") == "side"
+    write_sandbox_settings(writable=[".git/config"])
+    outputs, _ = await run_commands(project, *lines[:3], lines[4], "touch .git/hooks/pre-commit")
+    assert not any("cannot change .git/config" in output for output in outputs[:-1])
+    assert "Read-only file system" in outputs[-1]
+    assert run_git(project, "config", "remote.origin.url") == "./remote.git"
+    assert run_git(project, "config", "branch.side.merge") == "refs/heads/main"
 
 
 @pytest.mark.spec("CMP-074")
@@ -201,6 +188,8 @@ async def test_a_remark_about_the_sandbox_is_not_part_of_a_skill(project: Path) 
     (project / "package-lock.json").write_text("{}")
     run_git(project, "add", "-A")
     run_git(project, "commit", "-q", "-m", "start")
+    # Commands cannot change a repository with a hidden file and a split index.
+    run_git(project, "update-index", "--split-index")
     skill = Path(os.environ["SHOAL_HOME"]) / "skills/look/SKILL.md"
     skill.parent.mkdir(parents=True)
     skill.write_text(

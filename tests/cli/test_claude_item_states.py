@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from shoal_process import MODEL, ShoalProgram
 
+from git_repository import run_git
 from shoal.testing import messages_server
 
 
@@ -53,6 +54,68 @@ async def test_a_hook_that_never_runs_is_not_called_used(shoal: ShoalProgram, ho
     assert "there is no tool named Bsah or Foo, so the hook never runs" in advice
     write_json(home / "settings.json", {"hooks": hooks, "mcpServers": {"gone": {"command": "x"}}})
     assert (await list_items(shoal))["settings.json", "hooks.PreToolUse"] == "used"
+
+
+@pytest.mark.spec("CMP-038")
+async def test_a_hook_for_tools_of_a_missing_server_is_not_called_used(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    command = {"type": "command", "command": "true"}
+    matchers = {
+        "mcp__gone__.*": "not used",
+        "mcp__gone__read": "not used",
+        "mcp__gone__.*|mcp__lost__write": "not used",
+        "^mcp__gone__": "not used",
+        "Bsah|mcp__gone__read": "not used",
+        "mcp__here__.*": "used",
+        "mcp__gone__.*|mcp__here__x": "used",
+        "mcp__gone__.*|Bash": "used",
+        "mcp__.*": "used",
+        "mcp__(gone|here)__.*": "used",
+        "mcp__her.*": "used",
+        ".*": "used",
+    }
+    servers = {"here": {"command": "true"}}
+    for matcher, use in matchers.items():
+        hooks = {"PreToolUse": [{"matcher": matcher, "hooks": [command]}]}
+        write_json(home / "settings.json", {"hooks": hooks, "mcpServers": servers})
+        assert (await list_items(shoal))["settings.json", "hooks.PreToolUse"] == use, matcher
+
+
+@pytest.mark.spec("CMP-121")
+async def test_a_repository_in_which_commands_cannot_commit_is_named(
+    shoal: ShoalProgram, home: Path, project: Path
+) -> None:
+    write_json(home / "settings.json", {"permissions": {"deny": ["Read(./.env.*)"]}})
+
+    async def find_advice() -> str:
+        items = json.loads((await shoal("doctor", "--claude", "--json")).out)["items"]
+        (advice,) = [each["advice"] for each in items if each["item"] == "permissions.deny"]
+        return str(advice)
+
+    assert "commit" not in await find_advice()
+    run_git(project, "init", "-q")
+    (project / "a").touch()
+    run_git(project, "add", "a")
+    assert "commit" not in await find_advice()
+    run_git(project, "update-index", "--split-index")
+    assert "commands cannot commit while a tracked file is hidden" in await find_advice()
+
+
+async def test_a_missing_import_is_listed(shoal: ShoalProgram, home: Path) -> None:
+    (home / "there.md").write_text("Text.")
+    (home / "CLAUDE.md").write_text(
+        "Read @there.md, @docs/missing.md, @~/gone/notes.txt and @./x/y. Ask @anna or @org/team, use "
+        "@app.route and `@code/in.md`.\n"
+    )
+    items = await list_items(shoal)
+    imports = {item: use for (_, item), use in items.items() if item.startswith("import")}
+    assert imports == {
+        "import @docs/missing.md": "not used",
+        "import @~/gone/notes.txt": "not used",
+        "import @./x/y": "not used",
+    }
+    assert items["CLAUDE.md", "instructions"] == "used"
 
 
 async def test_allow_rules_for_tools_that_do_not_exist_are_listed(shoal: ShoalProgram, home: Path) -> None:

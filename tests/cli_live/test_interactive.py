@@ -344,6 +344,22 @@ def test_clear_starts_a_new_session(cli_project: CliProject) -> None:
     assert len(list((cli_project.home / "projects").glob("*/*.jsonl"))) == 2
 
 
+@pytest.mark.spec("CMP-127")
+def test_clear_keeps_the_model_and_the_permission_mode(cli_project: CliProject) -> None:
+    terminal = cli_project.start_scripted_terminal({"text": "one"})
+    terminal.wait_for(is_at_prompt)
+    terminal.type_text("/model ollama:other\r")
+    terminal.wait_for("The model is other.")
+    terminal.type_text("/permissions acceptEdits\r")
+    terminal.wait_for(lambda text: "acceptEdits" in text.split("/permissions acceptEdits")[-1])
+    terminal.type_text("/clear\r")
+    terminal.wait_for(lambda text: text.count("/help lists the commands") == 2 and is_at_prompt(text))
+    terminal.type_text("/model\r")
+    terminal.wait_for(lambda text: text.count("The model is other.") == 2)
+    terminal.type_text("/permissions\r")
+    terminal.wait_for(lambda text: "acceptEdits" in text.split("/help lists the commands")[-1])
+
+
 def test_the_prompt_history_is_available_in_the_next_session(cli_project: CliProject) -> None:
     terminal = cli_project.start_scripted_terminal({"text": "one"}, prompt=None)
     terminal.wait_for(is_at_prompt)

@@ -63,6 +63,22 @@ def test_a_diff_of_the_working_directory_is_asked_only_if_git_tracks_a_denied_fi
     assert decide_command(engine, "git diff") == "ask"
 
 
+def test_git_commands_limited_to_other_files_need_no_approval(tmp_path: Path) -> None:
+    project = create_corpus_project(tmp_path)
+    engine = create_engine(project, "bypassPermissions", deny="Read(.env)")
+    for command in (
+        "git diff README.md", "git diff -- README.md", "git stash", "git stash -u", "git stash push -m wip",
+        "git stash push -qum wip", "git stash pop", "git stash drop", "git stash list",
+    ):  # fmt: skip
+        assert decide_command(engine, command) == "allow", command
+    for command in (
+        "git diff .env", "git diff README.md .env", "git diff -- .env", "git diff .",
+        "git diff HEAD~1 README.md .", "git stash -p", "git stash push --patch", "git stash show -p",
+        "git stash list -p", "git stash show -u", 'git stash "$(cat a)"',
+    ):  # fmt: skip
+        assert decide_command(engine, command) != "allow", command
+
+
 @pytest.mark.spec("CMP-021")
 @pytest.mark.parametrize("tool", ["Write", "Edit", "NotebookEdit"])
 @pytest.mark.parametrize("path", ["secrets/key", "secrets/new", "lib/secrets/new"])

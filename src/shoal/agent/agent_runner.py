@@ -125,6 +125,8 @@ class AgentLoopState(Struct, kw_only=True):
     turn_thinking_tokens: int | None = None
     """Thinking tokens until the turn ends, in place of the agent's, if it thinks at all."""
     has_noted_missing_usage: bool = False
+    is_told_to_plan: bool = False
+    """True if the conversation says that it is in plan mode."""
     repetition: RepetitionGuard = field(default_factory=RepetitionGuard)
 
 

@@ -64,6 +64,7 @@ async def compact_conversation(agent: AgentRunner, trigger: str, *, instructions
         opening = Message(role="user", content=(*opening.content, briefing))
     agent.conversation.restart_from_summary(opening, trigger=trigger, tokens_before=tokens_before)
     agent.reestimate_context_tokens()
+    agent.state.is_told_to_plan = False
     if agent.context.path_instructions is not None:
         agent.context.path_instructions.forget_delivered()
     await agent.environment.emit(

@@ -5,6 +5,8 @@ There is one path for every use; a lead, a child and a test differ only in the a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -23,16 +25,18 @@ from shoal.agent.refused_images import drop_refused_images
 from shoal.agent.repetition_guard import enforce_repetition_limits
 from shoal.agent.tool_calls import execute_tool_calls
 from shoal.core.budgets.limits import BudgetRefusal, LimitKind
-from shoal.core.conversation.messages import Message, TextBlock, user_message
+from shoal.core.conversation.messages import Message, TextBlock, ToolUseBlock, user_message
 from shoal.core.conversation.model_requests import ModelReply
 from shoal.core.conversation.transcript_entries import ModelReplyMetadata
 from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import BadRequest, BudgetExhausted, ContextTooLong, ModelError
 from shoal.core.events import PREVIEW_LENGTH, AssistantReplied, MessageAuthor, TurnEndReason
-from shoal.core.ids import RequestId
+from shoal.core.ids import LEAD_ID, RequestId
 from shoal.core.text.text_format import format_count_with_noun
+from shoal.wire.notification_text import format_system_reminder
 
 MAX_CONTINUATIONS = 5
+_PLAN_TOOLS = frozenset({"EnterPlanMode", "ExitPlanMode"})
 
 
 class LoopResult(Struct, frozen=True, kw_only=True):
@@ -106,6 +110,7 @@ def _has_message_to_answer(agent: AgentRunner) -> bool:
 async def _run_tool_rounds(agent: AgentRunner) -> LoopResult:
     requests = continuations = stop_returns = 0
     parts: list[str] = []
+    calls: Sequence[ToolUseBlock] = ()
     while True:
         if agent.limits.max_turns is not None and requests >= agent.limits.max_turns:
             return LoopResult(
@@ -117,6 +122,7 @@ async def _run_tool_rounds(agent: AgentRunner) -> LoopResult:
             )
         if is_compaction_due(agent):
             await compact_conversation(agent, "auto")
+        await _announce_plan_mode(agent, calls)
 
         reply, request = await _call_model_again_if_empty(agent)
         requests += 1
@@ -151,6 +157,19 @@ async def _run_tool_rounds(agent: AgentRunner) -> LoopResult:
                 reason="done", text="".join(parts), requests=requests, detail=_explain_stop_reason(reply)
             )
         continuations = 0
+
+
+async def _announce_plan_mode(agent: AgentRunner, calls: Sequence[ToolUseBlock]) -> None:
+    """Tell the lead that a person started or ended plan mode. Other agents learn it from their prompts."""
+    is_planning = agent.permissions.mode == "plan"
+    if is_planning is agent.state.is_told_to_plan:
+        return
+    agent.state.is_told_to_plan = is_planning
+    # The results of the plan tools say so themselves.
+    has_planned = any(call.name in _PLAN_TOOLS for call in calls)
+    if agent.identity.agent == LEAD_ID and "ExitPlanMode" in agent.tools and not has_planned:
+        text = format_notice("plan_mode" if is_planning else "plan_mode_ended")
+        await agent.add_message(user_message(format_system_reminder(text)), meta=True)
 
 
 async def _can_continue_paused_answer(agent: AgentRunner, reply: ModelReply) -> bool:

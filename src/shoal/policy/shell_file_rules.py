@@ -292,7 +292,9 @@ class ShellFileRuleChecker:
         is_current = contents.is_current and len(existing) == len(operands)
         unreadable = tables.unreadable_files
         if is_current and (tracked := list_tracked_files(self._paths.root)) is not None:
-            return unreadable.find_rule_for_files(tracked)
+            rule = unreadable.find_rule_for_files(tracked)
+            if rule is None or not (existing or contents.paths):
+                return rule
         paths = (*join_places(contents.paths, places), *existing)
         if not paths or any(path.startswith(":") or GLOB.search(path) for path in paths):
             return unreadable.find_possible_rule_below(self._paths.directories)

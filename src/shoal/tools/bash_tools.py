@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import signal
 from typing import Annotated
 
@@ -27,6 +28,10 @@ _GRACE = 0.5
 _EXIT_TIMEOUT = 2.0
 """Seconds to wait for processes that a sandboxed command left running; they exit within a millisecond."""
 _SANDBOX_ERRORS = ("Read-only file system", "EROFS")
+_GIT_CONFIG_ERROR = re.compile(
+    r"could not (?:write|lock) config file .*config.*: (?:Device or resource busy|Read-only file system"
+    r"|Operation not permitted|Permission denied)"
+)
 _PROGRESS_INTERVAL = 0.2
 _TIMEOUT = 5.0
 _SCRIPT = r"""
@@ -199,12 +204,12 @@ class _ForegroundCommandRun:
         if status:
             self._notes.append(_describe_exit_status(status))
         text = self._output.text.strip("\n") or "(no output)"
-        if (
-            status
-            and self._launcher.is_sandboxed(self._context)
-            and any(mark in text for mark in _SANDBOX_ERRORS)
-        ):
-            self._notes.append(format_tool_text("Bash", "sandbox_hint"))
+        if self._launcher.is_sandboxed(self._context):
+            # Git continues without the entry, and may even say that it was set.
+            if _GIT_CONFIG_ERROR.search(text):
+                self._notes.append(format_tool_text("Bash", "git_config_hint"))
+            elif status and any(mark in text for mark in _SANDBOX_ERRORS):
+                self._notes.append(format_tool_text("Bash", "sandbox_hint"))
         notes = [f"[{note}]" for note in self._notes if note]
         return ToolOutput(
             content="\n".join([text, *notes]),

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import os
-import struct
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
-from hashlib import sha1
+from collections.abc import Iterator
 from pathlib import Path
 
 _MAX_LINE = 4096
-_ASSUME_VALID = 0x80
-"""Highest bit of an entry's flags: git does not look whether the file has changed."""
-_KEPT_COPIES = 8
 
 
 def iter_paths_written_by_git_commit(directory: Path) -> Iterator[Path]:
@@ -47,124 +40,26 @@ def iter_git_control_paths(directory: Path) -> Iterator[Path]:
             return
 
 
-def list_repositories_with_tracked_files(paths: Iterable[Path]) -> dict[Path, Path]:
-    """Return each git directory whose index has one of these files or directories, with the first of them."""
-    found: dict[Path, Path] = {}
-    for path in paths:
-        for top in path.parents:
-            dot = top / ".git"
-            git_directory = dot if _is_git_directory(dot) else _find_git_worktree_entry(dot)
-            if git_directory is not None:
-                if git_directory not in found and _is_tracked(git_directory / "index", path.relative_to(top)):
-                    found[git_directory] = path
-                break
-    return found
+def find_git_directory(path: Path) -> tuple[Path, Path] | None:
+    """Return the git directory of the checkout that contains a path, and the top of the checkout."""
+    for top in path.parents:
+        dot = top / ".git"
+        git_directory = dot if _is_git_directory(dot) else _find_git_worktree_entry(dot)
+        if git_directory is not None:
+            return git_directory, top
+    return None
 
 
-def _is_tracked(index: Path, path: Path) -> bool:
-    """Return True if the index has the file or a file in the directory, or cannot be understood."""
-    try:
-        status = index.stat()
-    except OSError:
-        return False
-    return _is_in_index(str(index), os.fsencode(path), status.st_mtime_ns, status.st_size)
-
-
-@lru_cache(maxsize=256)
-def _is_in_index(index: str, name: bytes, _mtime: int, _size: int) -> bool:
-    try:
-        content = Path(index).read_bytes()
-        # The name of a directory in a sparse index ends with a slash.
-        return any(
-            each == name or each.startswith(name + b"/") or (each[-1:] == b"/" and name.startswith(each))
-            for each in _iter_index_names(content)
-        )
-    except (OSError, ValueError, IndexError, struct.error):
-        return True
-
-
-def write_index_copies(
-    repositories: Iterable[Path], hidden: Sequence[Path], directory: Path
-) -> dict[Path, Path]:
-    """Write a copy of each repository's index in which hidden files count as unchanged; return it by index.
-
-    git compares such a file neither with the index nor with the disk, so that it does not look deleted. An
-    index that cannot be understood is left out.
-    """
-    copies: dict[Path, Path] = {}
-    for git_directory in repositories:
-        index = git_directory / "index"
-        try:
-            content = bytearray(index.read_bytes())
-            top = _find_work_tree(git_directory)
-            names = [os.fsencode(path.relative_to(top)) for path in hidden if path.is_relative_to(top)]
-            for position, name in [*_iter_index_entries(bytes(content))]:
-                if any(name == each or name.startswith(each + b"/") for each in names):
-                    content[position + 60] |= _ASSUME_VALID
-            checksum = sha1(content[:-20], usedforsecurity=False).digest()
-            digest = sha1(content + bytes(index), usedforsecurity=False).hexdigest()
-            copy = directory / digest
-            if not copy.exists():
-                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-                unfinished = directory / f"{digest}.{os.getpid()}.{threading.get_ident()}"
-                unfinished.write_bytes(content[:-20] + checksum)
-                unfinished.replace(copy)
-                _remove_old_copies(directory)
-        except (OSError, ValueError, IndexError, struct.error):
-            continue
-        copies[index] = copy
-    return copies
-
-
-def _remove_old_copies(directory: Path) -> None:
-    """Remove all except the newest copies, which commands may be about to use."""
-    copies = sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-    for path in copies[:-_KEPT_COPIES]:
-        path.unlink(missing_ok=True)
-
-
-def _find_work_tree(git_directory: Path) -> Path:
+def find_work_tree(git_directory: Path) -> Path:
     """Return the checkout of a git directory: its parent, or the one that a worktree's entry names."""
     if git_directory.name == ".git":
         return git_directory.parent
     return Path(_read_first_line(git_directory / "gitdir")).parent
 
 
-def _iter_index_names(content: bytes) -> Iterator[bytes]:
-    return (name for _, name in _iter_index_entries(content))
-
-
-def _iter_index_entries(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield positions and names in an index with SHA-1 object ids. Raises `ValueError` for another format."""
-    signature, version, count = struct.unpack_from(">4sLL", content)
-    if signature != b"DIRC" or version not in (2, 3, 4):
-        raise ValueError("not an index")
-    position, name = 12, b""
-    for _ in range(count):
-        (flags,) = struct.unpack_from(">H", content, position + 60)
-        start = position + (64 if flags & 0x4000 else 62)
-        kept = b""
-        if version == 4:  # a name without the part that it shares with the one before it
-            removed, start = _read_offset(content, start)
-            kept = name[: len(name) - removed]
-        end = content.index(b"\0", start)
-        name = kept + content[start:end]
-        if flags & 0xFFF not in (len(name), 0xFFF):
-            raise ValueError("not an index with SHA-1 object ids")
-        yield position, name
-        position = end + 1 if version == 4 else position + (end - position) // 8 * 8 + 8
-    if content[position : position + 4] == b"link":
-        raise ValueError("a split index")
-
-
-def _read_offset(content: bytes, position: int) -> tuple[int, int]:
-    byte = content[position]
-    value = byte & 0x7F
-    while byte & 0x80:
-        position += 1
-        byte = content[position]
-        value = ((value + 1) << 7) | (byte & 0x7F)
-    return value, position + 1
+def get_git_common_directory(git_directory: Path) -> Path:
+    """Return the directory that all worktrees of a repository share."""
+    return git_directory if git_directory.name == ".git" else _read_git_common_directory(git_directory)
 
 
 def contains_git_repository(directory: Path) -> bool:

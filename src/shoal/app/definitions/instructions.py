@@ -40,6 +40,8 @@ _CODE_OR_COMMENT = re.compile(
 )
 """Code, the lines of a comment that has them to itself, or a comment between other words."""
 _IMPORT = re.compile(r"(?<!\S)@([\w.~/+-]*\w)")
+_FILE_PATH = re.compile(r"^(?:~|\.{1,2})?/|\.(?:md|mdx|markdown|txt|rst|json|ya?ml|toml|mdc)$", re.IGNORECASE)
+"""Imports that are certainly meant as files, unlike the name of a person, a package or a decorator."""
 
 
 class InstructionFile(Struct, frozen=True, kw_only=True):
@@ -114,6 +116,8 @@ class LoadedInstructionFiles(Struct, frozen=True, kw_only=True):
     """Sentences about files that were left out, with the reason."""
     excluded: tuple[Path, ...] = ()
     """Files that the settings exclude."""
+    missing_imports: tuple[tuple[Path, str], ...] = ()
+    """Paths after an @ where no file is, each with the file that names it."""
 
     @property
     def text(self) -> str:
@@ -184,6 +188,7 @@ class InstructionReader:
         self._files: list[InstructionFile] = []
         self._notes: list[str] = []
         self._excluded: list[Path] = []
+        self._missing_imports: list[tuple[Path, str]] = []
 
     def skip_files(self, paths: Iterable[Path]) -> None:
         """Do not read these files again."""
@@ -264,6 +269,8 @@ class InstructionReader:
             is_in_home = imported.startswith("~/")
             target = path.parent / (self._exclusions.user.expand_home(imported) if is_in_home else imported)
             if not target.is_file():
+                if _FILE_PATH.search(imported) and not target.is_dir():
+                    self._missing_imports.append((path, imported))
                 continue
             if depth >= MAX_IMPORT_DEPTH:
                 self._note_omission(
@@ -289,6 +296,7 @@ class InstructionReader:
             rules=tuple(self._rules),
             notes=tuple(dict.fromkeys(self._notes)),
             excluded=tuple(self._excluded),
+            missing_imports=tuple(dict.fromkeys(self._missing_imports)),
         )
 
     def _explain_file_refusal(self, real_path: str, owner: str) -> str:

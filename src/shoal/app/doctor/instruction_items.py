@@ -70,6 +70,9 @@ def list_instruction_items(
     for path in instructions.excluded:
         remark = "claudeMdExcludes excludes it"
         yield ClaudeItem(file=str(path), item="instructions", use="not used", advice=remark)
+    for path, imported in instructions.missing_imports:
+        remark = "this file does not exist, so nothing is imported"
+        yield ClaudeItem(file=str(path), item=f"import @{imported}", use="not used", advice=remark)
     for note in other_notes:
         file_name = note.partition(" is not used as instructions")[0]
         yield ClaudeItem(file=file_name, item="instructions", use="not used", advice=note)

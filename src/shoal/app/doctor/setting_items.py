@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from shoal.app.doctor.definition_items import RESOURCE_TOOLS, find_absent_tools
 from shoal.app.hooks.hook_sources import are_settings_hooks_disabled, parse_document_hooks
 from shoal.app.settings.claude_json import read_claude_json
 from shoal.app.settings.claude_keys import KeyUse, find_claude_key, iter_document_keys
-from shoal.app.settings.foreign_settings import is_sandbox_key_enabled
+from shoal.app.settings.foreign_settings import MANAGED_READ_KEY, is_sandbox_key_enabled
 from shoal.app.settings.managed_switches import PLUGIN_ONLY_KEY, SWITCHES
 from shoal.app.settings.provider_credentials import PROVIDER_VARIABLES
 from shoal.app.settings.settings import Settings, is_project_bypass_mode
@@ -27,6 +28,8 @@ from shoal.policy.permission_rules import parse_permission_rule
 from shoal.policy.rule_names import FOREIGN_TOOL_NAMES, names_no_tool
 from shoal.wire.hook_codec import is_usable_hook
 from shoal.wire.settings_codec import SettingsDocument, has_settings_key
+from shoal.workspaces.git_paths import find_git_directory
+from shoal.workspaces.hidden_file_marks import can_mark_hidden_files
 
 _PROVIDER_VARIABLES = frozenset(name for names in PROVIDER_VARIABLES.values() for name in names)
 _STRONGEST_COUNTS = frozenset(
@@ -48,9 +51,16 @@ _USER_ONLY = frozenset(
     | {"sandbox.filesystem.allowWrite"}
 )
 _USER_ONLY_ADVICE = "it applies only in your own files"
+_SERVER_PATTERN = re.compile(r"mcp__[A-Za-z0-9_-]")
+_LITERAL = re.compile(r"[A-Za-z0-9_-]*(?![*?+{])")
 _APPROVAL_ADVICE = "it applies if you trust the project in Claude Code and git does not track the file"
 _SERVER_APPROVALS = frozenset({"enableAllProjectMcpServers", "enabledMcpjsonServers"})
-_MANAGED_ONLY = frozenset((*SWITCHES, PLUGIN_ONLY_KEY))
+_MANAGED_ONLY = frozenset((*SWITCHES, PLUGIN_ONLY_KEY, f"sandbox.filesystem.{MANAGED_READ_KEY}"))
+_HIDING_KEYS = frozenset({"permissions.deny", "sandbox.filesystem.denyRead", "sandbox.credentials.files"})
+_NO_COMMITS = (
+    "git has a split index, a sparse checkout or SHA-256 ids here: "
+    "commands cannot commit while a tracked file is hidden"
+)
 _BLOCKING_HOOK = "Shoal starts, but blocks what this hook would check."
 
 
@@ -93,9 +103,18 @@ def list_document_items(
             chosen = choose_output_style(settings, cwd, styles)
             reason = next((item.reason for item in chosen.unused_items), None)
         use: KeyUse = key.use if reason is None or key.use == "wider here" else "not used"
-        yield ClaudeItem(file=document.name, item=name, use=use, advice=reason or key.advice)
+        advice = reason or "; ".join(filter(None, (key.advice, _explain_prevented_commits(name, value, cwd))))
+        yield ClaudeItem(file=document.name, item=name, use=use, advice=advice)
     for name, reason in unused.items():
         yield ClaudeItem(file=document.name, item=name, use="not used", advice=reason)
+
+
+def _explain_prevented_commits(name: str, value: Any, cwd: Path) -> str:
+    """Return a remark if commands cannot change the repository while one of its files is hidden."""
+    found = find_git_directory(cwd / "file") if name in _HIDING_KEYS and value else None
+    if found is None or not (found[0] / "index").exists() or can_mark_hidden_files(found[0]):
+        return ""
+    return _NO_COMMITS
 
 
 def _list_variable_items(
@@ -205,10 +224,34 @@ def _find_idle_reason(hook: Hook, servers: Collection[str]) -> str:
     ):
         reason = f"no MCP server named {hook.action.server!r} is configured"
         return f"{reason}; the hook fails and blocks" if hook.blocks_on_failure else reason
-    names = list_matcher_names(hook.matcher)
-    if MATCHER_FIELDS.get(hook.event) == "tool_name" and names and all(map(_is_absent_tool, names)):
-        return f"there is no tool named {' or '.join(names)}, so the hook never runs"
-    return ""
+    if MATCHER_FIELDS.get(hook.event) != "tool_name":
+        return ""
+    names = list_matcher_names(hook.matcher) or _list_server_alternatives(hook.matcher)
+    absent = [name for name in names if _is_absent_tool(name)]
+    missing = [name for name in names if name.startswith(MCP_PREFIX) and not _has_server(name, servers)]
+    if not names or len(absent) + len(missing) < len(names):
+        return ""
+    reasons = [f"there is no tool named {' or '.join(absent)}"] if absent else []
+    if missing:
+        reasons.append(f"no MCP server of {' or '.join(missing)} is configured")
+    return f"{', and '.join(reasons)}, so the hook never runs"
+
+
+def _list_server_alternatives(matcher: str) -> list[str]:
+    """Return the alternatives of a pattern if each begins with the name of a server, as `mcp__github__.*`."""
+    alternatives = [each.removeprefix("^") for each in matcher.split("|")]
+    is_plain = not re.search(r"[()\[\]\\]", matcher)
+    return alternatives if is_plain and all(map(_SERVER_PATTERN.match, alternatives)) else []
+
+
+def _has_server(name: str, servers: Collection[str]) -> bool:
+    """Return False if no configured server has tools with this name, or with one that begins like it."""
+    literal = _LITERAL.match(name)
+    start = literal[0] if literal else ""
+    return any(
+        start.startswith(prefix) or prefix.startswith(start)
+        for prefix in map(format_mcp_tool_prefix, servers)
+    )
 
 
 def _is_absent_tool(name: str) -> bool:

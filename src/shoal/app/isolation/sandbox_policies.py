@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.app.hooks.agent_hooks import VARIABLES_DIRECTORY
 from shoal.app.model_notices import format_session_notice
+from shoal.app.settings.foreign_settings import list_sandbox_read_lists
 from shoal.app.settings.settings import Settings
 from shoal.backends.sandbox.sandbox_selection import (
     DISABLE_HINT,
@@ -32,8 +34,11 @@ from shoal.wire.settings_codec import (
 from shoal.workspaces.git_paths import (
     iter_git_control_paths,
     iter_paths_written_by_git_commit,
-    list_repositories_with_tracked_files,
-    write_index_copies,
+)
+from shoal.workspaces.hidden_file_marks import (
+    SPARSE_CHECKOUT_SETTINGS,
+    HiddenFileMarks,
+    plan_hidden_files,
 )
 from shoal.workspaces.local_workspace import LocalWorkspace
 from shoal.workspaces.worktree import Worktree, WorktreeWorkspace
@@ -67,6 +72,11 @@ STARTUP_FILES = (
 )
 """Files that run when the user opens a shell or an editor, or uses git. These paths are read-only."""
 
+_ALLOW_ADVICE = {
+    "shoal.sandbox.hidden": "",
+    "sandbox.filesystem.denyRead": "add the project's path to allowRead, ",
+}
+
 PROJECT_CONTROL_FILES = (".git", ".claude", ".mcp.json", ".envrc", ".git/config.worktree")
 """Files at the top of a project that make programs outside the sandbox run something. Commands cannot create
 them."""
@@ -95,6 +105,7 @@ def create_sandbox_selection(
         ),
         drivers=list_sandbox_drivers(settings.environ.get("PATH", os.defpath)),
         note=note,
+        marks=HiddenFileMarks(_get_mark_records(settings)),
     )
 
 
@@ -116,8 +127,17 @@ def build_sandbox_policy(
     read_only = [*_iter_matching_paths(preferences.read_only, user_home, workspace.root)]
     temporary = [] if preferences.private_temp else [*_iter_temporary_directories(environ)]
     denied = tuple(_filter_hideable_paths(unreadable, [*work, *temporary, *named_writable], user_home))
-    hidden = tuple(_iter_matching_paths(preferences.hidden, user_home, workspace.root))
-    sealed = list_repositories_with_tracked_files((*denied, *hidden))
+    regions = _list_read_regions(settings, user_home, workspace.root)
+    hidden = tuple(path for each in regions for path in each.denied if not _is_readable(path, regions))
+    secret = (*_iter_secret_paths(settings, user_home), session_directory)
+    shown = tuple(
+        path
+        for path in _iter_shown_paths(regions)
+        if not _is_inside_any_directory(path, [Path(os.path.realpath(each)) for each in secret])
+    )
+    tracked = plan_hidden_files(
+        (*denied, *hidden), session_directory / "git-info", _get_mark_records(settings), work
+    )
     return SandboxPolicy(
         writable=(
             *work,
@@ -132,18 +152,16 @@ def build_sandbox_policy(
             *(user_home / name for name in STARTUP_FILES),
         ),
         hidden=(
-            *_exclude_user_writable_paths(
-                (*_iter_secret_paths(settings, user_home), session_directory), named_writable
-            ),
+            *_exclude_user_writable_paths(secret, named_writable),
             *hidden,
         ),
         hidden_if_possible=denied,
-        sealed_repositories=sealed,
-        replaced_files=write_index_copies(sealed, (*denied, *hidden), session_directory / "git-index")
-        if sealed
-        else {},
+        sealed_repositories=tracked.unmarkable,
+        marked_repositories=tracked.markable,
+        replaced_directories=tracked.information,
+        git_settings=SPARSE_CHECKOUT_SETTINGS,
         hidden_sockets=_exclude_user_writable_paths([*_iter_socket_paths(environ)], named_writable),
-        readable=(session_directory / "results", session_directory / VARIABLES_DIRECTORY),
+        readable=(session_directory / "results", session_directory / VARIABLES_DIRECTORY, *shown),
         network=preferences.network,
         has_private_temp=preferences.private_temp,
         always_read_only=tuple(read_only),
@@ -155,6 +173,10 @@ def build_sandbox_policy(
         ),
         watched=tuple(work),
     )
+
+
+def _get_mark_records(settings: Settings) -> Path:
+    return settings.home / "shoal" / "git-marks"
 
 
 def _find_entered_worktree(workspace: LocalWorkspace) -> Path | None:
@@ -191,6 +213,7 @@ async def create_worktree_sandbox_selection(
         ),
         drivers=list_sandbox_drivers(settings.environ.get("PATH", os.defpath)),
         note=note,
+        marks=HiddenFileMarks(_get_mark_records(settings)),
     )
     await selection.detect_availability()
     if selection.get_driver() is None and not is_weak:
@@ -291,16 +314,56 @@ def check_sandbox_settings(settings: Settings, cwd: Path) -> list[str]:
             )
         if not path.exists():
             notes.append(f"shoal.sandbox.writable: {path} does not exist. Commands cannot write there.")
+    regions = _list_read_regions(settings, user_home, cwd)
     for path, text in hidden.items():
-        if cwd.is_relative_to(path):
+        if cwd.is_relative_to(path) and not _is_readable(Path(os.path.realpath(cwd)), regions):
             key = "shoal.sandbox.hidden" if text in own_hidden else "sandbox.filesystem.denyRead"
             raise SettingsError(
                 f"{key}: {text} contains the project {cwd}, where commands run. Hide a "
-                "directory inside it, or work elsewhere."
+                f"directory inside it, {_ALLOW_ADVICE[key]}or work elsewhere."
             )
         if text in own_hidden and not path.exists() and not is_glob_pattern(text):
             notes.append(f"shoal.sandbox.hidden: {path} does not exist. Shoal will hide it once it exists.")
     return notes
+
+
+class _ReadRegion(Struct, frozen=True):
+    """Hidden paths, and those inside them that stay readable."""
+
+    denied: tuple[Path, ...]
+    allowed: tuple[Path, ...]
+
+
+def _list_read_regions(settings: Settings, user_home: Path, project: Path) -> list[_ReadRegion]:
+    return [
+        _ReadRegion(
+            tuple(_iter_matching_paths(each.denied, user_home, project)),
+            tuple(_iter_matching_paths(each.allowed, user_home, project)),
+        )
+        for each in list_sandbox_read_lists(settings.documents, settings.own.sandbox.hidden)
+    ]
+
+
+def _is_readable(path: Path, regions: Sequence[_ReadRegion]) -> bool:
+    """Return True if each region that hides a path shows it again. The innermost path applies."""
+    for region in regions:
+        hiding = [each for each in region.denied if path.is_relative_to(each)]
+        showing = [each for each in region.allowed if path.is_relative_to(each)]
+        if hiding and max(map(_get_depth, hiding)) > max(map(_get_depth, showing), default=-1):
+            return False
+    return True
+
+
+def _iter_shown_paths(regions: Sequence[_ReadRegion]) -> Iterator[Path]:
+    """Yield the paths that are inside a hidden one and readable nevertheless."""
+    for region in regions:
+        for path in region.allowed:
+            if _is_inside_any_directory(path, region.denied) and _is_readable(path, regions):
+                yield path
+
+
+def _get_depth(path: Path) -> int:
+    return len(path.parts)
 
 
 def _list_own_hidden_paths(settings: Settings) -> tuple[str, ...]:

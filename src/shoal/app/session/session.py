@@ -106,6 +106,8 @@ class Session:
         self._agents, self._names_options = tuple(agents), names_options
         self._last_mode = LastWorkingPermissionModeTracker()
         self._entry_ids: set[str] | None = None
+        self.chosen_model: str | None = None
+        """Model that the user chose in the session; None if it is the one that the session started with."""
         self.stop_requested = asyncio.Event()
         """Set when a program asked the run to end; the surface ends it."""
         self.interrupted_agents: tuple[AgentStatusSnapshot, ...] = ()
@@ -582,6 +584,7 @@ class Session:
         self.agent.set_model(model)
         mode = self.runtime.lead.permissions.mode
         self.emit_event(PermissionModeChanged(agent=LEAD_ID, mode=mode, model=model.card.id))
+        self.chosen_model = name
 
     def set_mode(self, mode: PermissionMode) -> None:
         """Set the permission mode. Raises `SettingsError` if skipping permissions is not enabled."""

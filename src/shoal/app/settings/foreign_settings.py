@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.core.errors import SettingsError
@@ -13,6 +14,7 @@ from shoal.wire.settings_codec import SandboxSettings, SettingsDocument, has_set
 
 _HTTP_URLS_KEY, _HTTP_VARIABLES_KEY = "allowedHttpHookUrls", "httpHookAllowedEnvVars"
 _BYPASS_KEYS = ("permissions", "disableBypassPermissionsMode")
+MANAGED_READ_KEY = "allowManagedReadPathsOnly"
 _DOMAIN_KEYS = ("allowedDomains", "deniedDomains", "strictAllowlist")
 
 
@@ -72,6 +74,72 @@ def apply_sandbox_key(documents: Sequence[SettingsDocument], own: SandboxSetting
     return own
 
 
+class SandboxReadLists(Struct, frozen=True):
+    """Paths that files hide from commands, and those inside them that stay readable."""
+
+    denied: tuple[str, ...]
+    allowed: tuple[str, ...] = ()
+
+
+def list_sandbox_read_lists(
+    documents: Sequence[SettingsDocument], hidden: Sequence[str]
+) -> list[SandboxReadLists]:
+    """Return the lists that apply to all `hidden` paths of the sandbox.
+
+    `allowRead` in a user's file applies to all paths in `denyRead`; in a project's file, it applies only to
+    those in the same file. Nothing shows a path again that `shoal.sandbox.hidden` or `credentials` name.
+    """
+    own_denied: list[str] = []
+    own_allowed: list[str] = []
+    of_projects: list[SandboxReadLists] = []
+    is_managed_only = any(map(_allows_only_managed_paths, documents))
+    for document in documents:
+        files = _read_section(document, _read_sandbox_section(document), "filesystem")
+        texts = _list_texts(document, files, "filesystem", "denyRead")
+        denied = [path for path in _restrict_paths(document, texts) if path in hidden]
+        allowed = [*_list_allowed_paths(document, files)]
+        if is_managed_only and document.kind != "managed":
+            allowed = []
+        if document.is_user_controlled:
+            own_denied += denied
+            own_allowed += allowed
+        elif denied:
+            of_projects.append(SandboxReadLists(tuple(denied), tuple(allowed)))
+    known = {*own_denied, *(path for each in of_projects for path in each.denied)}
+    known -= {path for document in documents for path in _list_always_hidden_paths(document)}
+    return [
+        SandboxReadLists(tuple(own_denied), tuple(own_allowed)),
+        *(replace(each, allowed=(*each.allowed, *own_allowed)) for each in of_projects),
+        SandboxReadLists(tuple(path for path in hidden if path not in known)),
+    ]
+
+
+def _list_always_hidden_paths(document: SettingsDocument) -> Iterator[str]:
+    credentials = _read_section(document, _read_sandbox_section(document), "credentials")
+    yield from _restrict_paths(document, _list_credentials(document, credentials, "files", "path"))
+    if has_settings_key(document, ("shoal", "sandbox", "hidden")):
+        yield from document.raw["shoal"]["sandbox"]["hidden"]
+
+
+def _allows_only_managed_paths(document: SettingsDocument) -> bool:
+    """Return True if a managed file limits `allowRead` to managed files. Raises `SettingsError`."""
+    if document.kind != "managed":
+        return False
+    files = _read_section(document, _read_sandbox_section(document), "filesystem")
+    value = files.get(MANAGED_READ_KEY, False)
+    if not isinstance(value, bool):
+        _refuse(document, ("sandbox", "filesystem", MANAGED_READ_KEY), "expected true or false")
+    return value
+
+
+def _list_allowed_paths(document: SettingsDocument, files: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the paths of `allowRead`. A relative path in the user's file starts at the file's directory."""
+    for path in map(_convert_path, _list_texts(document, files, "filesystem", "allowRead")):
+        is_relative = not path.startswith(("/", "~"))
+        has_directory = document.kind == "user" and document.path is not None
+        yield str(document.path.parent / path) if is_relative and has_directory and document.path else path
+
+
 def _is_sandbox_turned_off(documents: Sequence[SettingsDocument], own: SandboxSettings) -> bool:
     """Return True if the user turns the sandbox off, and nothing under `shoal` needs it."""
     choices = (_read_sandbox_section(each).get("enabled") for each in documents if each.is_user_controlled)
@@ -115,6 +183,8 @@ def _restrict_sandbox_by_key(
         *_list_credentials(document, credentials, "files", "path"),
     )
     read_only = _list_texts(document, files, "filesystem", "denyWrite")
+    _list_texts(document, files, "filesystem", "allowRead")
+    _allows_only_managed_paths(document)
     has_domains = any(network.get(key) for key in _DOMAIN_KEYS)
     writable = _list_texts(document, files, "filesystem", "allowWrite") if document.is_user_controlled else ()
     return replace(

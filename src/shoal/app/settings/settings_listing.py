@@ -32,6 +32,7 @@ _JOINED_KEYS = frozenset(
         "disabledMcpjsonServers",
         "disabledMcpServers",
         "enabledMcpjsonServers",
+        "sandbox.filesystem.allowRead",
         "sandbox.filesystem.allowWrite",
         "sandbox.filesystem.denyRead",
         "sandbox.filesystem.denyWrite",

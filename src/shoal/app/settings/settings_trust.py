@@ -26,7 +26,7 @@ from shoal.wire.settings_codec import (
     merge_settings_documents,
 )
 from shoal.wire.trust_codec import TrustDecision
-from shoal.workspaces.git_paths import list_repositories_with_tracked_files
+from shoal.workspaces.git_index import list_tracked_paths
 
 if TYPE_CHECKING:
     from shoal.app.settings.settings import Settings
@@ -167,11 +167,7 @@ def can_approve_servers(document: SettingsDocument, *, is_trusted_in_claude_code
     if document.kind != "local" or document.path is None:
         return document.is_user_controlled
     is_link = os.path.realpath(document.path) != str(document.path.absolute())
-    return (
-        is_trusted_in_claude_code
-        and not is_link
-        and not list_repositories_with_tracked_files([document.path])
-    )
+    return is_trusted_in_claude_code and not is_link and not list_tracked_paths([document.path])
 
 
 def _is_approved_by_user(

@@ -105,7 +105,7 @@ def build_mount_arguments(policy: SandboxPolicy) -> list[str]:
                 closed += ("--remount-ro", name)
             case "hidden":
                 arguments += ("--ro-bind", _EMPTY_FILE, name)
-    for path, shown in policy.replaced_files.items():
+    for path, shown in policy.replaced_directories.items():
         arguments += ("--ro-bind", str(shown), str(path))
     return arguments + closed
 
@@ -125,10 +125,27 @@ def _map_path_access(policy: SandboxPolicy) -> dict[Path, PathAccess]:
         views[path] = "kept"
     for path in resolve_existing_paths((*policy.hidden, *policy.hidden_if_possible, *policy.hidden_sockets)):
         views[path] = "hidden"
+    for is_unwanted in (_is_inside_hidden_path, _is_redundant_mount):
+        views = {path: access for path, access in views.items() if not is_unwanted(path, access, views)}
     for path in [path for path, seen in views.items() if seen in ("kept", "hidden")]:
         for pinned in _iter_pinned_parents(path, views):
             views[pinned] = "pinned"
     return views
+
+
+def _is_inside_hidden_path(path: Path, access: PathAccess, views: dict[Path, PathAccess]) -> bool:
+    """Return True for a protected path in a hidden directory. A mount would show what is hidden."""
+    if access not in ("kept", "hidden"):
+        return False
+    outer = (views[parent] for parent in path.parents if parent in views and views[parent] != "kept")
+    return next(outer, None) == "hidden"
+
+
+def _is_redundant_mount(path: Path, access: PathAccess, views: dict[Path, PathAccess]) -> bool:
+    """Return True for a writable file in a writable directory. A mount would keep git from replacing it."""
+    if access != "writable" or not path.is_file():
+        return False
+    return next((views[parent] for parent in path.parents if parent in views), None) == "writable"
 
 
 def _iter_pinned_parents(path: Path, views: dict[Path, PathAccess]) -> Iterator[Path]:

@@ -18,7 +18,7 @@ from shoal.backends.sandbox.planted_files import PlantedFileSearch
 from shoal.backends.sandbox.sandbox_driver import SandboxDriver
 from shoal.backends.sandbox.seatbelt import SeatbeltSandboxDriver
 from shoal.core.errors import ProcessError
-from shoal.core.permissions.sandbox import SandboxPolicy
+from shoal.core.permissions.sandbox import RepositoryMarks, SandboxPolicy
 from shoal.core.ports import ProcessLaunchSpec
 from shoal.core.text.filenames import escape_filename
 
@@ -26,6 +26,7 @@ DISABLE_HINT = (
     "Or run without a sandbox, so that commands can do everything that you can: put "
     '{"shoal": {"sandbox": {"enabled": false}}} in your settings.json.'
 )
+_MAX_SHOWN = 5
 
 
 class SandboxPreferences(Struct, frozen=True, kw_only=True):
@@ -58,9 +59,11 @@ class SandboxSelection:
         build_policy: Callable[[Sequence[Path]], SandboxPolicy],
         drivers: Sequence[SandboxDriver],
         note: Callable[[str], None],
+        marks: RepositoryMarks | None = None,
     ) -> None:
         self.preferences = preferences
         self.build_policy = build_policy
+        self.marks = marks
         self.note = note
         self._drivers = drivers
         self._detected: DetectedSandboxDriver | None = None
@@ -121,7 +124,7 @@ class DriverSelectingSandbox:
         self._placeholders = SandboxPlaceholders()
         self._search = PlantedFileSearch()
         self._watched: tuple[Path, ...] = ()
-        self._sealed_notice = ""
+        self._repository_notices: list[str] = []
         self._running: list[bool] = []
         """One entry for each running command: True if it has placeholders."""
 
@@ -150,11 +153,16 @@ class DriverSelectingSandbox:
             found = self._selection.detect_driver()
             if kind.limits and found.problems:
                 self._note_once(f"Commands run in {kind.name} because {found.problems[0]}. {kind.limits}")
-            if kind.hides_denied_files:
-                self._note_sealed_repositories(policy, launch)
+            policy = await self._mark_hidden_files(policy if kind.hides_denied_files else _unseal(policy))
             if kind.needs_placeholders:
-                await self._placeholders.acquire(policy.uncreatable)
+                try:
+                    await self._placeholders.acquire(policy.uncreatable)
+                except BaseException:
+                    await self._unmark_hidden_files()
+                    raise
             self._running.append(kind.needs_placeholders)
+            self._note_sealed_repositories(policy, launch)
+            launch = _add_git_settings(launch, policy)
             if scratch is not None:
                 policy = replace(policy, writable=(*policy.writable, scratch))
                 if policy.has_private_temp:
@@ -180,6 +188,7 @@ class DriverSelectingSandbox:
             return ()
         if self._running.pop():
             self._placeholders.release()
+        changed = await self._unmark_hidden_files()
         import asyncio
 
         found = await asyncio.to_thread(self._search.find_new, self._watched)
@@ -191,8 +200,24 @@ class DriverSelectingSandbox:
         texts = tuple(map(_describe_planted_file, found))
         for text in texts:
             self._selection.note(text)
-        notice, self._sealed_notice = self._sealed_notice, ""
-        return (*texts, notice) if notice else texts
+        if changed:
+            shown = ", ".join(map(escape_filename, changed[:_MAX_SHOWN]))
+            more = f" and {len(changed) - _MAX_SHOWN} more" if len(changed) > _MAX_SHOWN else ""
+            text = format_backend_notice("hidden_files_changed", paths=shown + more)
+            self._selection.note(text)
+            self._repository_notices.append(text)
+        notices, self._repository_notices = self._repository_notices, []
+        return (*texts, *notices)
+
+    async def _mark_hidden_files(self, policy: SandboxPolicy) -> SandboxPolicy:
+        """Mark them in the index. A repository where that fails is sealed for this command."""
+        marks, marked = self._selection.marks, policy.marked_repositories
+        failed = tuple(marked) if marks is None else await marks.acquire(marked)
+        sealed = {each: paths[0] for each, paths in marked.items() if each in failed and paths}
+        return replace(policy, sealed_repositories={**policy.sealed_repositories, **sealed})
+
+    async def _unmark_hidden_files(self) -> tuple[Path, ...]:
+        return () if self._selection.marks is None else await self._selection.marks.release()
 
     def _note_sealed_repositories(self, policy: SandboxPolicy, launch: ProcessLaunchSpec) -> None:
         """Tell the user once, and the agent with each command that may show the state of a repository."""
@@ -200,13 +225,36 @@ class DriverSelectingSandbox:
         for path in policy.sealed_repositories.values():
             text = format_backend_notice("sealed_repository", path=escape_filename(path))
             if uses_git or text not in self._reported:
-                self._sealed_notice = text
+                self._repository_notices.append(text)
             self._note_once(text)
+        marked = [paths[0] for paths in policy.marked_repositories.values() if paths]
+        if marked and uses_git:
+            text = format_backend_notice("marked_repository", path=escape_filename(marked[0]))
+            if text not in self._reported:
+                self._reported.add(text)
+                self._repository_notices.append(text)
 
     def _note_once(self, text: str) -> None:
         if text not in self._reported:
             self._reported.add(text)
             self._selection.note(text)
+
+
+def _unseal(policy: SandboxPolicy) -> SandboxPolicy:
+    """Return the policy for a driver that does not hide tracked files, so that git sees them as they are."""
+    return replace(policy, sealed_repositories={}, marked_repositories={}, replaced_directories={})
+
+
+def _add_git_settings(launch: ProcessLaunchSpec, policy: SandboxPolicy) -> ProcessLaunchSpec:
+    """Add the settings in git's variables, after those that the user has there."""
+    if not any(policy.marked_repositories.values()):
+        return launch
+    count = launch.env.get("GIT_CONFIG_COUNT", "")
+    first = int(count) if count.isdecimal() else 0
+    variables = {"GIT_CONFIG_COUNT": str(first + len(policy.git_settings))}
+    for number, (key, value) in enumerate(policy.git_settings.items(), first):
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return replace(launch, env={**launch.env, **variables})
 
 
 def _describe_planted_file(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -27,8 +28,13 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     sealed_repositories: dict[Path, Path] = {}
     """Git directories that track a hidden path, with that path. They are read-only if it is hidden, because
     git would record its removal."""
-    replaced_files: dict[Path, Path] = {}
-    """Files in sealed repositories, with the files that commands read instead, if the sandbox can do it."""
+    marked_repositories: dict[Path, tuple[Path, ...]] = {}
+    """Git directories that track hidden paths, with these. Their index has marks that make git leave the
+    paths alone, so they are writable."""
+    replaced_directories: dict[Path, Path] = {}
+    """Directories in repositories, with those that commands read instead, if the sandbox can do it."""
+    git_settings: dict[str, str] = {}
+    """Settings of git for commands, if a repository is marked."""
     hidden_sockets: tuple[Path, ...] = ()
     """Also hidden: sockets of programs that would act for a command outside the sandbox."""
     readable: tuple[Path, ...] = ()
@@ -40,6 +46,18 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     """Paths that commands must not create, as far as the sandbox can prevent it; no effect if they exist."""
     watched: tuple[Path, ...] = ()
     """Directories that are searched after a command for files that make other programs run something."""
+
+
+class RepositoryMarks(Protocol):
+    """Makes git leave hidden files alone while commands run."""
+
+    async def acquire(self, repositories: Mapping[Path, Sequence[Path]]) -> tuple[Path, ...]:
+        """Mark the hidden files, for one more command. Return the git directories where that failed."""
+        ...
+
+    async def release(self) -> tuple[Path, ...]:
+        """End the use by one command. Return the hidden files of which git has another version now."""
+        ...
 
 
 class SandboxStatus(Protocol):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shoal.app.options import Options
     from shoal.app.session.session import Session
     from shoal.core.agents.subagents import AgentStatusSnapshot
+    from shoal.core.permissions.permission_changes import PermissionMode
     from shoal.surfaces.terminal.screen import TerminalScreen
     from shoal.surfaces.terminal.terminal_controller import TerminalController
 
@@ -41,8 +42,11 @@ async def run_terminal_sessions(
     from shoal.app.session.session import Session
 
     options = structs.replace(options, attended=True)
+    mode: PermissionMode | None = None
     while True:
         async with Session(options) as session:
+            if mode is not None and mode != session.permission_mode:
+                session.set_mode(mode)
             controller = await open_terminal(session)
             outcome = await controller.run_until_user_leaves(
                 prompt if prepare_prompt is None else await prepare_prompt(session)
@@ -59,6 +63,11 @@ async def run_terminal_sessions(
             "session_id": None,
         }
         start_source = "startup" if controller.resume_session else "clear"
+        mode = None
+        if start_source == "clear":
+            # Only the conversation is new: the user's choices stay.
+            mode = session.permission_mode
+            options = structs.replace(options, model=session.chosen_model or options.model)
         options = structs.replace(options, begun=start_source, **new_options)
 
 
