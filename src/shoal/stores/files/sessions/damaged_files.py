@@ -117,22 +117,29 @@ def _list_files_of_kind(
         if other.directory == kind.directory
         for pattern in _fill_in_names(other.file, names)
     ]
-    wanted = list(_fill_in_names(kind.file, names))
+    wanted = set(_fill_in_names(kind.file, names))
+    wildcards = [pattern for pattern in wanted if "*" in pattern]
     directories = {path.rpartition("/")[2] for path in STATE_DIRECTORIES}
     try:
-        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+        entries = list(os.scandir(directory))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise StateFileError(f"Cannot read {directory}: {error.strerror}.", path=directory) from error
+    # A board has very many files, of which most kinds want one.
+    found = [entry for entry in entries if entry.name in wanted or _is_like(entry.name, wildcards)]
+    found.sort(key=lambda entry: entry.name)
     return [
         entry
-        for entry in entries
-        if any(fnmatchcase(entry.name, pattern) for pattern in wanted)
-        and not any(fnmatchcase(entry.name, pattern) for pattern in file_patterns)
+        for entry in found
+        if not any(fnmatchcase(entry.name, pattern) for pattern in file_patterns)
         and _ASIDE not in entry.name
         and not (kind.file == "*" and (entry.name in directories or entry.name.startswith(_OTHER_ENTRIES)))
     ]
+
+
+def _is_like(name: str, patterns: list[str]) -> bool:
+    return bool(patterns) and any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _expand_pattern(home: Path, pattern: str, names: dict[str, tuple[str, ...]]) -> Iterator[Path]:
