@@ -162,7 +162,7 @@ class ExternalMember:
                     "unknown_recipient",
                     recipient=repr(to),
                     team=team.name,
-                    names=", ".join(others) or "none but you",
+                    names=", ".join(others) or "only you",
                 )
             )
         entry = team.find_member(identity.name)
