@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +45,13 @@ def set_age(path: Path, seconds: float) -> None:
     os.utime(path, (changed, changed))
 
 
-def give_sign(directory: Path, sign: str) -> str:
+@pytest.fixture
+def exit_stack() -> Iterator[ExitStack]:
+    with ExitStack() as exit_stack:
+        yield exit_stack
+
+
+def give_sign(directory: Path, sign: str, exit_stack: ExitStack) -> str:
     """Let the other program show that it is alive; return what Shoal should say about it."""
     if sign == "lock":
         lock = directory / "inboxes" / "ann.json.lock"
@@ -50,6 +59,12 @@ def give_sign(directory: Path, sign: str) -> str:
         # A program that lives renews its lock, here for longer than slow commands take.
         set_age(lock, -HOUR)
         return "it holds the lock"
+    if sign == "flock":
+        # The public MCP server for teams locks this file while it writes; the test process holds it.
+        path = directory.parent.parent / "tasks" / "theirs" / ".lock"
+        held = exit_stack.enter_context(path.open("w"))
+        fcntl.flock(held, fcntl.LOCK_EX)
+        return f"it holds the lock {path}"
     if sign == "write":
         (directory / "inboxes" / "ann.json").write_text("[]")
         return "its files changed"
@@ -57,13 +72,13 @@ def give_sign(directory: Path, sign: str) -> str:
 
 
 @pytest.mark.spec("LIM-13")
-@pytest.mark.parametrize("sign", ["process", "lock", "write"])
+@pytest.mark.parametrize("sign", ["process", "lock", "flock", "write"])
 async def test_a_live_foreign_lead_is_shown_and_its_team_is_not_changed_without_force(
-    shoal: ShoalProgram, home: Path, sign: str
+    shoal: ShoalProgram, home: Path, sign: str, exit_stack: ExitStack
 ) -> None:
     process = {"leadProcess": {"pid": os.getpid(), "claimedAt": 1}} if sign == "process" else {}
     directory = write_foreign_team(home, **process)
-    expected = give_sign(directory, sign)
+    expected = give_sign(directory, sign, exit_stack)
     before = (directory / "config.json").read_bytes()
     shown = await shoal("team", "show", "theirs")
     assert "alive, but in another program: " in shown.text
@@ -77,6 +92,11 @@ async def test_a_live_foreign_lead_is_shown_and_its_team_is_not_changed_without_
     assert refused.code != 0
     assert "another program leads it" in refused.err
     assert (directory / "config.json").read_bytes() == before
+    if sign == "process":
+        sent = await shoal("team", "send", "theirs", "ann", "Hello.")
+        assert "Another program leads the team: " in sent.text
+        assert "shoal team resume" not in sent.text
+    exit_stack.close()
     assert (await shoal("team", "rm", "theirs", "--yes", "--force")).code == 0
     assert not directory.exists()
 

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,12 +27,18 @@ from shoal.backends.guardian import (
 from shoal.testing import make_tool_call, messages_server
 from shoal.testing.mock_replies import StalledStreamFault
 
-COMMAND = "sh -c 'echo > pipe; exec sleep 301' & echo > pipe; exec sleep 300"
+COMMANDS = {
+    "children": "sh -c 'echo > pipe; exec sleep 301' & echo > pipe; exec sleep 300",
+    # A daemon: its session is another one, and its parent has ended.
+    "daemon": "(setsid sh -c 'echo > pipe; exec sleep 301' &) ; echo > pipe; exec sleep 300",
+    "daemon of an ended command": "(setsid sh -c 'sleep 300 & echo > pipe; exec sleep 301' &)",
+    "daemon without environment": "(env -i setsid sh -c 'sleep 300 & echo > pipe; exec sleep 301' &)",
+}
 
 
-async def leave_background_command(shoal: ShoalProgram, home: Path) -> None:
-    """Kill a run and its guardian at once while a command runs."""
-    start = make_tool_call("Bash", command=COMMAND, run_in_background=True)
+async def leave_background_command(shoal: ShoalProgram, home: Path, command: str) -> None:
+    """Kill a run and its guardian at once while a command runs, or what the command has started."""
+    start = make_tool_call("Bash", command=COMMANDS[command], run_in_background=True)
     script = [start, ["hello", StalledStreamFault(after=2)], "again"]
     os.mkfifo(shoal.project / "pipe")
     # Some sandboxes end their commands with the guardian.
@@ -43,6 +50,8 @@ async def leave_background_command(shoal: ShoalProgram, home: Path) -> None:
             run.stdin.close()
             await server.wait_for_requests(2, within=30)
             await asyncio.to_thread((shoal.project / "pipe").read_bytes)
+            if command == "daemon without environment":
+                await asyncio.to_thread(wait_for_recorded_process, home, shoal.project)
             (record,) = (home / "shoal" / "guardians").iterdir()
             guardian = int(record.name.partition("-")[0])
             os.kill(guardian, signal.SIGSTOP)  # it cannot end anything between the two kills
@@ -52,12 +61,31 @@ async def leave_background_command(shoal: ShoalProgram, home: Path) -> None:
     assert len(find_processes_in(shoal.project)) >= 2
 
 
+def wait_for_recorded_process(home: Path, project: Path) -> None:
+    """Wait until the guardian has recorded one of the processes of the project."""
+    (record,) = (home / "shoal" / "guardians").iterdir()
+    deadline = time.monotonic() + 30
+    while not {int(line.split()[0]) for line in record.read_text().splitlines()[1:]} & set(
+        find_processes_in(project)
+    ):
+        assert time.monotonic() < deadline, record.read_text()
+        time.sleep(0.01)
+
+
 @pytest.mark.spec("LIM-06")
-@pytest.mark.parametrize("next_command", ["resume", "doctor", "other run"])
+@pytest.mark.parametrize(
+    ("next_command", "command"),
+    [
+        ("resume", "children"),
+        ("doctor", "children"),
+        ("other run", "children"),
+        *(("doctor", name) for name in COMMANDS if name != "children"),
+    ],
+)
 async def test_programs_of_a_killed_run_are_found_and_ended(
-    shoal: ShoalProgram, home: Path, next_command: str
+    shoal: ShoalProgram, home: Path, next_command: str, command: str
 ) -> None:
-    await leave_background_command(shoal, home)
+    await leave_background_command(shoal, home, command)
     async with messages_server([make_tool_call("Bash", command="true"), "done"]) as server:
         shoal.use_server(server)
         if next_command == "resume":
@@ -126,16 +154,33 @@ def test_programs_of_a_live_guardian_are_left_alone(tmp_path: Path) -> None:
     record = open_process_record(str(tmp_path))
     assert record is not None
     record.add_process(os.getpid())
+    assert end_in_other_process(tmp_path) == "[]\n"
+    assert [path.name for path in tmp_path.iterdir()] == [record.name]
+
+
+@pytest.mark.spec("LIM-06")
+def test_a_program_of_a_killed_run_does_not_end_itself_and_its_siblings(tmp_path: Path) -> None:
+    """A person may use a shell that a killed run started, such as one in a terminal multiplexer."""
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, RECORD_VARIABLE: "1-aa"}) as sibling:
+        try:
+            (tmp_path / "1-aa").write_text(f"boot {read_boot_id()}\n")
+            assert end_in_other_process(tmp_path, {RECORD_VARIABLE: "1-aa"}) == "[]\n"
+            assert sibling.poll() is None
+            assert end_in_other_process(tmp_path) == f"[{sibling.pid}]\n"
+            assert sibling.wait(10) == -signal.SIGKILL
+        finally:
+            sibling.kill()
+
+
+def end_in_other_process(records: Path, variables: dict[str, str] | None = None) -> str:
+    code = (
+        "import sys\nfrom shoal.backends import guardian\nprint(guardian.end_leftover_processes(sys.argv[1]))"
+    )
     ended = subprocess.run(
-        [
-            *(sys.executable, "-c"),
-            "import sys; from shoal.backends.guardian import end_leftover_processes as end;"
-            "print(end(sys.argv[1]))",
-            str(tmp_path),
-        ],
+        [sys.executable, "-c", code, str(records)],
         capture_output=True,
         text=True,
         check=True,
+        env={**os.environ, **(variables or {})},
     )
-    assert ended.stdout == "[]\n"
-    assert json.dumps([path.name for path in tmp_path.iterdir()]) == json.dumps([record.name])
+    return ended.stdout

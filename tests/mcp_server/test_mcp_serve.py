@@ -298,6 +298,11 @@ async def test_wrong_arguments_owners_and_states_are_refused(tmp_path: Path) -> 
             assert "is waiting for 1" in refused or "waits for #1" in refused
         assert (await call("task_get", task=second))["status"] == "pending"
         assert (await call("task_update", task=first, owner="team-lead"))["owner"] == "team-lead"
+        for argument in ("agent_type", "team"):
+            refused = await call("spawn", prompt="work", **{argument: "nobody"})
+            assert refused == f"`{argument}` applies to a member of your team. Pass `name` too."
+        refused = await call("message_send", to="ghost", text="Hello.")
+        assert refused == "There is no recipient 'ghost'. Members of roof: only you."
         for door in ("run_status", "run_result"):
             for id_ in ("\0", "x" * 5_000, "../x"):
                 assert await call(door, id=id_) == f"There is no run {id_[:60]!r}."

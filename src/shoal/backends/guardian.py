@@ -61,6 +61,8 @@ class ProcessGuardian:
         """Groups that may have members, whether or not their leader is alive: id → pid."""
         self._strays: dict[int, set[int]] = {}
         """Members that left the group of a process that was sent a signal: id → pids."""
+        self._adopted: set[int] = set()
+        """Recorded daemons: their parents ended, and this process is their parent now."""
         self._descriptors: deque[int] = deque()
         self._received = b""
 
@@ -163,11 +165,21 @@ class ProcessGuardian:
             if pid == 0:
                 break
             identity = self._leaders.pop(pid, None)
+            self._adopted.discard(pid)
             self.on_child_exit(pid, identity)
             if identity is not None:
                 self._send_message_to_lead({"exited": identity, "status": os.waitstatus_to_exitcode(status)})
+        if has_children and self._record is not None:
+            self._record_adopted_children(self._record)
         self._report_empty_process_groups()
         return has_children
+
+    def _record_adopted_children(self, record: ProcessRecordFile) -> None:
+        """Record daemons: without the variable in their environment, nothing else leads to them."""
+        for pid in list_child_pids():
+            if pid not in self._leaders and pid not in self._adopted:
+                self._adopted.add(pid)
+                record.add_process(pid)
 
     def _report_empty_process_groups(self) -> None:
         # Immediately, because the system may reuse the number of an empty group.
@@ -179,7 +191,7 @@ class ProcessGuardian:
                 self._strays[identity] = strays
                 continue
             del self._groups[identity]
-            if self._record is not None and not self._groups:
+            if self._record is not None and not self._groups and not self._adopted:
                 self._record.clear()
             self._send_message_to_lead({"gone": identity})
 
@@ -261,12 +273,37 @@ def end_leftover_processes(directory: str) -> list[int]:
     A process counts only if its start time, or the variable in its environment, proves that it is the same
     one: the system reuses pids.
     """
+    records = lock_abandoned_records(directory)
     ended: list[int] = []
+    try:
+        while found := [pid for pid in find_leftover_leaders(records) if pid not in ended]:
+            kill_process_trees(found)
+            ended += found  # then again: one of them may have started a daemon meanwhile
+        for name in records:
+            try:  # noqa: SIM105 - contextlib is slow to import
+                os.unlink(f"{directory}/{name}")  # noqa: PTH108
+            except OSError:
+                pass
+    finally:
+        for fd, _ in records.values():
+            os.close(fd)
+    return ended
+
+
+def lock_abandoned_records(directory: str) -> dict[str, tuple[int, bytes]]:
+    """Lock the records of dead guardians; return their descriptors and contents by name.
+
+    The record that lists this process itself is not one of them: another process ends its processes.
+    """
+    found: dict[str, tuple[int, bytes]] = {}
+    own = os.environ.get(RECORD_VARIABLE)
     try:
         names = sorted(os.listdir(directory))  # noqa: PTH208
     except OSError:
-        return ended
+        return found
     for name in names:
+        if name == own:
+            continue
         try:
             # Without O_NONBLOCK, a pipe in place of a record would wait for a writer.
             fd = os.open(f"{directory}/{name}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -274,56 +311,54 @@ def end_leftover_processes(directory: str) -> list[int]:
             continue
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            leaders = find_leftover_leaders(name, os.read(fd, 1 << 22))
-            if leaders:
-                kill_process_trees(leaders)
-                ended += leaders
-            os.unlink(f"{directory}/{name}")  # noqa: PTH108
+            found[name] = fd, os.read(fd, 1 << 22)
         except OSError:
-            continue  # its guardian lives, or another process ends its processes
-        finally:
-            os.close(fd)
-    return ended
+            os.close(fd)  # its guardian lives, or another process ends its processes
+    return found
 
 
-def find_leftover_leaders(name: str, content: bytes) -> list[int]:
-    """Return the recorded processes that still run, and processes in the sessions of those that ended."""
-    header, _, rest = content.partition(b"\n")
-    if header != f"boot {read_boot_id()}".encode():
-        return []  # the machine was restarted meanwhile
+def find_leftover_leaders(records: dict[str, tuple[int, bytes]]) -> list[int]:
+    """Return the recorded processes that still run, and all processes whose environment names a record."""
+    header = f"boot {read_boot_id()}".encode()
     found: list[int] = []
-    ended_leaders: set[bytes] = set()
-    for line in rest.splitlines():
-        pid, _, start = line.partition(b" ")
-        if not (pid.isdigit() and start.isdigit()):
-            continue
-        stat = read_process_stat(int(pid))
-        if stat is None or stat[STATE_FIELD] in b"ZX":
-            ended_leaders.add(pid)
-        elif stat[START_FIELD] == start:
-            found.append(int(pid))
-    return found + (find_session_members(ended_leaders, name) if ended_leaders else [])
+    markers: set[bytes] = set()
+    for name, (_, content) in records.items():
+        boot, _, rest = content.partition(b"\n")
+        if boot != header:
+            continue  # the machine was restarted meanwhile
+        markers.add(f"{RECORD_VARIABLE}={name}".encode())
+        for line in rest.splitlines():
+            pid, _, start = line.partition(b" ")
+            if not (pid.isdigit() and start.isdigit()):
+                continue
+            stat = read_process_stat(int(pid))
+            if stat is not None and stat[STATE_FIELD] not in b"ZX" and stat[START_FIELD] == start:
+                found.append(int(pid))
+    marked = find_marked_processes(markers) if markers else []
+    return found + [pid for pid in marked if pid not in found]
 
 
-def find_session_members(sessions: set[bytes], name: str) -> list[int]:
-    """Return the processes of these sessions whose environment names this record."""
-    marker = f"{RECORD_VARIABLE}={name}".encode()
+def find_marked_processes(markers: set[bytes]) -> list[int]:
+    """Return the processes with one of these variables, also daemons, which have left their command."""
     found: list[int] = []
-    for entry in os.listdir("/proc"):  # noqa: PTH208
-        stat = read_process_stat(int(entry)) if entry.isdecimal() else None
-        if stat is None or stat[SESSION_FIELD] not in sessions:
+    try:
+        entries = os.listdir("/proc")  # noqa: PTH208
+    except OSError:
+        return found
+    for entry in entries:
+        if not entry.isdecimal() or int(entry) == os.getpid():
             continue
         try:
             with open(f"/proc/{entry}/environ", "rb") as file:  # noqa: PTH123
                 variables = file.read().split(b"\0")
         except OSError:
             continue
-        if marker in variables:
+        if not markers.isdisjoint(variables):
             found.append(int(entry))
     return found
 
 
-STATE_FIELD, PARENT_FIELD, SESSION_FIELD, START_FIELD = 0, 1, 3, 19
+STATE_FIELD, PARENT_FIELD, START_FIELD = 0, 1, 19
 """Positions in `/proc/PID/stat` after the name of the program."""
 
 
@@ -551,6 +586,15 @@ def read_process_tree() -> dict[int, list[int]]:
         if stat is not None:
             families.setdefault(int(stat[PARENT_FIELD]), []).append(int(name))
     return families
+
+
+def list_child_pids() -> list[int]:
+    """Return the children of this process, which has one thread; none if the system has no list of them."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:  # noqa: PTH123
+            return [int(pid) for pid in file.read().split()]
+    except OSError:
+        return []
 
 
 def drain_pipe(fd: int) -> None:

@@ -26,6 +26,7 @@ from shoal.wire.foreign_json import (
     update_json_fields,
 )
 
+_OWN_MEMBERS_HEADER = "# members that Shoal added:"
 _MEMBERS_MARKER = Raw(b"[0]")
 DOWN_STATE = "down"
 """`shoal.state` of a member that failed unexpectedly and has not been started again."""
@@ -328,3 +329,17 @@ def _parse_member_entry_name(entry: bytes) -> Any:
     value = parse_foreign_json(entry)
     name = value.get("name") if isinstance(value, Mapping) else None
     return name if isinstance(name, str) else None
+
+
+def encode_own_member_list(names: Sequence[str]) -> bytes:
+    """Encode the members that Shoal added, with their number, which shows later whether any is missing."""
+    return "".join(f"{line}\n" for line in (f"{_OWN_MEMBERS_HEADER} {len(names)}", *names)).encode()
+
+
+def parse_own_member_list(content: bytes) -> list[str] | None:
+    """Return the members that Shoal added; None if the list is empty or damaged."""
+    try:
+        header, *names, rest = content.decode().split("\n")
+    except ValueError:
+        return None  # not UTF-8, or not a single complete line
+    return names if header == f"{_OWN_MEMBERS_HEADER} {len(names)}" and not rest else None

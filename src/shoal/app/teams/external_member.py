@@ -159,7 +159,10 @@ class ExternalMember:
         if not set(recipients) <= set(others) or not recipients:
             raise AgentRequestRefused(
                 format_session_notice(
-                    "unknown_recipient", recipient=repr(to), team=team.name, names=", ".join(others)
+                    "unknown_recipient",
+                    recipient=repr(to),
+                    team=team.name,
+                    names=", ".join(others) or "only you",
                 )
             )
         entry = team.find_member(identity.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import time
@@ -44,11 +45,30 @@ def find_live_foreign_lead(home: Path, team: TeamRoster) -> str:
         # Our own lock directories have the sticky bit.
         if is_lock and not status.st_mode & stat.S_ISVTX and age < _LOCK_SECONDS:
             return f"it holds the lock {path}"
+        if path.name == ".lock" and stat.S_ISREG(status.st_mode) and _is_locked_by_another_process(path):
+            return f"it holds the lock {path}"
         is_own_write = any(start - _MTIME_PRECISION <= status.st_mtime <= end for start, end in own_periods)
         if path.suffix == ".json" and stat.S_ISREG(status.st_mode) and not is_own_write:
             newest = max(newest, status.st_mtime)
     age = max(0.0, time.time() - newest)
     return f"its files changed {format_duration(age)} ago" if age < RECENT_SECONDS else ""
+
+
+def _is_locked_by_another_process(path: Path) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        # Shared, and released at once: other views do not disturb each other, and writers hardly wait.
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # the file system has no such locks
+    finally:
+        os.close(fd)
+    return False
 
 
 def _iter_entries(*directories: Path) -> Iterator[tuple[Path, os.stat_result]]:

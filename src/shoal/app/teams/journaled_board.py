@@ -181,7 +181,7 @@ class JournaledTaskBoard:
 
     def _build_event(self, task_id: TaskId, task: Task | None) -> TaskChanged | None:
         """Build the event for a task, or for a deleted one; None if the journal has it already."""
-        last_event = self._emitted.get(task_id)
+        last_event = self._emitted.find_value(task_id)
         if task is not None:
             event = TaskChanged(
                 agent=LEAD_ID,

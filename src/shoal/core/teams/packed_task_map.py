@@ -67,14 +67,21 @@ class PackedTaskMap(MutableMapping[TaskId, V]):
         _, self.unfinished, self._loose_values, self._packs, self._count, self._max_loose = state
 
     def __getitem__(self, task: TaskId) -> V:
+        if (found := self.find_value(task)) is None:
+            raise KeyError(task)
+        return found
+
+    def find_value(self, task: TaskId) -> V | None:
+        """Return the value, or None: without the exception of `get`, which is slow for many new tasks."""
         if (found := self.unfinished.get(task)) is not None:
             return found
         number = _parse_task_number(task)
         if (found := self._loose_values.get(number)) is not None:
             return found
-        if self._is_task_packed(number):
-            return self._read_pack(number // _PACK_SIZE)[number]
-        raise KeyError(task)
+        pack_number = number // _PACK_SIZE
+        if self._last_read[0] == pack_number:
+            return self._last_read[1].get(number)
+        return self._read_pack(pack_number)[number] if self._is_task_packed(number) else None
 
     def __contains__(self, task: object) -> bool:
         return task in self.unfinished or (isinstance(task, str) and self.is_completed(task))
@@ -144,12 +151,11 @@ class PackedTaskMap(MutableMapping[TaskId, V]):
         values_by_pack: dict[int, dict[int, V]] = {}
         unpackable: dict[int, V] = {}
         oldest_count = len(self._loose_values) - _LATEST_UNPACKED
-        for number, value in islice(self._loose_values.items(), oldest_count):
-            group = (
-                values_by_pack.setdefault(number // _PACK_SIZE, {})
-                if self._survives_packing(value)
-                else unpackable
-            )
+        oldest = dict(islice(self._loose_values.items(), oldest_count))
+        all_survive = self._survive_packing(oldest)
+        for number, value in oldest.items():
+            is_packable = all_survive or self._survive_packing({number: value})
+            group = values_by_pack.setdefault(number // _PACK_SIZE, {}) if is_packable else unpackable
             group[number] = value
         latest = islice(self._loose_values.items(), oldest_count, None)
         self._max_loose = 2 * len(unpackable) + _LATEST_UNPACKED + _PACKED_AT_ONCE
@@ -160,10 +166,10 @@ class PackedTaskMap(MutableMapping[TaskId, V]):
                 {**self._read_pack(pack_number), **values} if pack_number in self._packs else values,
             )
 
-    def _survives_packing(self, value: V) -> bool:
-        """Return True if packing preserves the value: programs write numbers and text that only JSON has."""
+    def _survive_packing(self, values: dict[int, V]) -> bool:
+        """Return True if packing preserves the values: programs write numbers and text that only JSON has."""
         try:
-            return self._decode(self._encode({0: value})) == {0: value}
+            return self._decode(self._encode(values)) == values
         except (ValueError, TypeError, OverflowError, RecursionError):
             return False
 

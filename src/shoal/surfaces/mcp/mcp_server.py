@@ -217,8 +217,10 @@ class TeamMcpServerTools:
         if name is not None:
             identity = self._external_member.get_identity(team)
             return await self._start_member(identity, name, prompt, agent_type, max_budget_usd)
-        if agent_type is not None:
-            raise AgentRequestRefused(_TEXTS["error:agent_type_without_name"])
+        for argument, value in (("agent_type", agent_type), ("team", team)):
+            if value is not None:
+                text = _TEXTS["error:member_argument_without_name"].format(argument=argument)
+                raise AgentRequestRefused(text)
         if template is not None:
             run = self._runs.start_team_run(template, prompt, max_budget_usd=max_budget_usd)
         else:

@@ -26,7 +26,7 @@ class TaskBoardIndex:
         """Tasks whose dependencies may be written on one side only."""
         self._checked_blockers: dict[TaskId, tuple[TaskId, ...]] = {}
         """Blockers of unfinished tasks that were found on both sides; a blocker that changes is checked."""
-        self._unchecked_ids: dict[TaskId, None] = {}
+        self._unchecked_ids: dict[TaskId, bool] = {}
         """Changed tasks whose dependencies were not checked yet, in order."""
         self._changed_ids: set[TaskId] | None = None
 
@@ -57,10 +57,10 @@ class TaskBoardIndex:
         return self._dependants.get(task, ())
 
     def put_task(self, task: Task) -> None:
-        old = self._tasks.get(task.id)
+        old = self._tasks.find_value(task.id)
         if old == task:
             return
-        self._unchecked_ids[task.id] = None
+        self._unchecked_ids[task.id] = bool(task.blocks or task.blocked_by)
         self._sorted = None
         self._record_changed_task(task.id)
         if (
@@ -87,7 +87,7 @@ class TaskBoardIndex:
         old = self._tasks.pop(task, None)
         if old is None:
             return
-        self._unchecked_ids[task] = None
+        self._unchecked_ids[task] = False
         self._sorted = None
         self._record_changed_task(task)
         if _is_task_pending_and_unowned(old):
@@ -123,12 +123,12 @@ class TaskBoardIndex:
         """Record which tasks changed since the last call, or their neighbors, have only one side of a
         dependency."""
         unchecked_ids, self._unchecked_ids = self._unchecked_ids, {}
-        for name in unchecked_ids:
-            task = self._tasks.get(name)
+        for name, has_links in unchecked_ids.items():
+            if not has_links and name not in self._dependants:
+                continue
+            task = self._tasks.find_value(name)
             if task is None:
                 self.inconsistent.update(other for other in self.get_dependants(name) if other in self._tasks)
-                continue
-            if not (task.blocks or task.blocked_by or name in self._dependants):
                 continue
             self._check_blockers(task)
             if any(other not in self._tasks for other in task.blocks):

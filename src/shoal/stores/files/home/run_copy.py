@@ -27,7 +27,7 @@ from shoal.stores.files.mailboxes.inbox_file import mark_inbox_entries_read
 from shoal.stores.files.mailboxes.inbox_overflow import InboxOverflow
 from shoal.stores.files.sessions.result_files import SIZES_FILE, record_result_size
 from shoal.stores.files.sessions.session_files import find_session_transcript
-from shoal.stores.files.teams.file_roster_store import OWN_MEMBERS_FILE, encode_own_member_list
+from shoal.stores.files.teams.file_roster_store import OWN_MEMBERS_FILE
 from shoal.stores.files.teams.team_ownership import CREATOR_FILE
 from shoal.stores.stored_run import (
     StoredRun,
@@ -47,7 +47,7 @@ from shoal.wire.mail_codec import (
     parse_inbox_entry,
 )
 from shoal.wire.question_codec import parse_question
-from shoal.wire.roster_codec import ParsedTeamRosterFile, parse_team_roster
+from shoal.wire.roster_codec import ParsedTeamRosterFile, encode_own_member_list, parse_team_roster
 
 _WATERMARK = ".highwatermark"
 _UNFINISHED = "unfinished-copy.json"

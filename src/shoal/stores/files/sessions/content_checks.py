@@ -16,7 +16,7 @@ from shoal.wire.checkpoint_codec import parse_checkpoint_line
 from shoal.wire.foreign_json import InvalidFileContent, parse_foreign_json
 from shoal.wire.mail_codec import MailInboxFileEntry, parse_inbox_entry
 from shoal.wire.question_codec import parse_answer, parse_question
-from shoal.wire.roster_codec import parse_team_roster
+from shoal.wire.roster_codec import parse_own_member_list, parse_team_roster
 from shoal.wire.subagent_metadata_codec import parse_subagent_metadata
 from shoal.wire.team_definition_codec import parse_team_definition
 from shoal.wire.worktree_codec import parse_worktree_record
@@ -39,6 +39,9 @@ def find_content_problem(kind: StateFileKind, path: Path, content: bytes) -> str
     if (is_readable := LINE_CHECKS.get(kind.name)) is not None:
         count = sum(not is_readable(line) for line in content.splitlines() if line)
         return f"{format_count_with_noun(count, 'line')} cannot be read" if count else None
+    if kind.shape == "words":
+        check_words = _WORD_LIST_CHECKS.get(kind.name)
+        return _find_text_problem(content) or (None if check_words is None else check_words(content))
     try:
         msgspec.json.decode(content)
         check = _OBJECT_CHECKS.get(kind.name)
@@ -61,6 +64,11 @@ def _find_text_problem(content: bytes) -> str | None:
     except UnicodeDecodeError:
         return "it is not UTF-8 text"
     return None
+
+
+def _check_own_member_list(content: bytes) -> str | None:
+    is_whole = parse_own_member_list(content) is not None
+    return None if is_whole else "its lines are not those that its first line announces"
 
 
 def _check_team_definition(_: Path, content: bytes) -> None:
@@ -111,3 +119,7 @@ LINE_CHECKS: dict[str, Callable[[bytes], bool]] = {
     "archive of read mail": _is_readable_mail,
 }
 """Check of each line of a list, for kinds whose readers skip lines without a report."""
+_WORD_LIST_CHECKS: dict[str, Callable[[bytes], str | None]] = {
+    "list of the members that Shoal added": _check_own_member_list
+}
+"""Check of the lines of a list of words as a whole: returns what is wrong."""

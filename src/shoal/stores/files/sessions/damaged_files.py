@@ -117,22 +117,29 @@ def _list_files_of_kind(
         if other.directory == kind.directory
         for pattern in _fill_in_names(other.file, names)
     ]
-    wanted = list(_fill_in_names(kind.file, names))
+    wanted = set(_fill_in_names(kind.file, names))
+    wildcards = [pattern for pattern in wanted if "*" in pattern]
     directories = {path.rpartition("/")[2] for path in STATE_DIRECTORIES}
     try:
-        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+        entries = list(os.scandir(directory))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise StateFileError(f"Cannot read {directory}: {error.strerror}.", path=directory) from error
+    # A board has very many files, of which most kinds want one.
+    found = [entry for entry in entries if entry.name in wanted or _is_like(entry.name, wildcards)]
+    found.sort(key=lambda entry: entry.name)
     return [
         entry
-        for entry in entries
-        if any(fnmatchcase(entry.name, pattern) for pattern in wanted)
-        and not any(fnmatchcase(entry.name, pattern) for pattern in file_patterns)
+        for entry in found
+        if not any(fnmatchcase(entry.name, pattern) for pattern in file_patterns)
         and _ASIDE not in entry.name
         and not (kind.file == "*" and (entry.name in directories or entry.name.startswith(_OTHER_ENTRIES)))
     ]
+
+
+def _is_like(name: str, patterns: list[str]) -> bool:
+    return bool(patterns) and any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _expand_pattern(home: Path, pattern: str, names: dict[str, tuple[str, ...]]) -> Iterator[Path]:
@@ -199,7 +206,7 @@ def _find_damage(entry: os.DirEntry[str], kind: StateFileKind, size: int | None)
         end = file.read(_PART)
         # Of a long list, the end is checked: it grows there, and a crash damages it there.
         file.seek(max(0, length - _MAX_PARSED_BYTES) if kind.name in LINE_CHECKS else 0)
-        is_small = kind.shape in ("object", "text") and length <= _MAX_PARSED_BYTES
+        is_small = kind.shape in ("object", "text", "words") and length <= _MAX_PARSED_BYTES
         whole = file.read() if is_small or kind.name in LINE_CHECKS else b""
     # The output of a command is stored when it starts, with no bytes, and grows.
     grows = kind.name == "result" and size == 0
@@ -223,7 +230,7 @@ def _find_content_damage(start: bytes, end: bytes, shape: StateFileShape) -> str
         return _EMPTY
     if _NULS in start or _NULS in end:
         return "it has NUL bytes"
-    if shape == "number" and not start.lstrip()[:1].isdigit():
+    if shape == "number" and not _is_number_list(start.split()):
         return "it has content of another type"
     if shape in ("lines", "object") and not start.lstrip().startswith(b"{"):
         return "it has content of another type"
@@ -232,6 +239,11 @@ def _find_content_damage(start: bytes, end: bytes, shape: StateFileShape) -> str
     if shape == "object" and not end.rstrip().endswith(b"}"):
         return "its end is missing"
     return None
+
+
+def _is_number_list(words: list[bytes]) -> bool:
+    """Return True if the first word is a number; further ones may be hexadecimal or `-`."""
+    return bool(words) and words[0].isdigit() and all(each.isalnum() or each == b"-" for each in words)
 
 
 def _is_drained_overflow(path: Path) -> bool:

@@ -30,7 +30,13 @@ from shoal.stores.files.teams.team_ownership import (
 )
 from shoal.stores.store_texts import format_store_notice
 from shoal.wire.foreign_json import InvalidFileContent
-from shoal.wire.roster_codec import ParsedTeamRosterFile, encode_new_team_roster, parse_team_roster
+from shoal.wire.roster_codec import (
+    ParsedTeamRosterFile,
+    encode_new_team_roster,
+    encode_own_member_list,
+    parse_own_member_list,
+    parse_team_roster,
+)
 
 ROSTER_FILE = "config.json"
 _DELETING_MARKER = "deleting"
@@ -41,7 +47,6 @@ _SPAWN_COUNTER = "spawned"
 OWN_MEMBERS_FILE = "members"
 """File with the name of each member that Shoal added, one per line; the others are run by other programs."""
 _STAGED_OWN_MEMBERS = "members.staged"
-_OWN_MEMBERS_HEADER = "# members that Shoal added:"
 _STAGED_ROSTER = "roster.staged"
 """File exchanged with the roster, which is cheaper than a rename; see `DirectoryHandle.swap_or_move_file`."""
 _ROSTER_COPY = "roster.copy"
@@ -484,16 +489,9 @@ class FileRosterStore:
             return find_inbox_directory(home, team, read_team_facts(home, team))
 
 
-def encode_own_member_list(names: Sequence[str]) -> bytes:
-    """Encode the list with the number of names, which shows later whether it is complete."""
-    return "".join(f"{line}\n" for line in (f"{_OWN_MEMBERS_HEADER} {len(names)}", *names)).encode()
-
-
 def _read_own_member_list(own_directory: DirectoryHandle) -> list[str] | None:
     """Return the members that Shoal added; None if the list is missing or damaged."""
-    lines = (own_directory.read_file(OWN_MEMBERS_FILE) or b"").decode(errors="replace").split("\n")
-    names = lines[1:-1]
-    return names if lines[0] == f"{_OWN_MEMBERS_HEADER} {len(names)}" and not lines[-1] else None
+    return parse_own_member_list(own_directory.read_file(OWN_MEMBERS_FILE) or b"")
 
 
 def _read_spawn_counter(own_directory: DirectoryHandle) -> int:

@@ -65,8 +65,16 @@ def send_to_team(*, words: tuple[str, ...], as_json: bool) -> int:
             else f"Sent to {delivery['to']}."
         )
     if not all(each["live"] for each in deliveries):
-        click.echo(f"The team is not running. It gets the message after `shoal team resume {team.name}`.")
+        click.echo(_describe_waiting_message(team))
     return exit_codes.OK
+
+
+def _describe_waiting_message(team: TeamRoster) -> str:
+    from shoal.app.teams.foreign_lead import find_live_foreign_lead
+
+    if evidence := find_live_foreign_lead(find_team_run(team).home, team):
+        return f"Another program leads the team: {evidence}. That program delivers the message."
+    return f"The team is not running. It gets the message after `shoal team resume {team.name}`."
 
 
 def _parse_send_arguments(arguments: tuple[str, ...]) -> tuple[str | None, str, str]:
