@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from shoal.policy.command_rules import skip_git_flags
+from shoal.policy.output_flags import is_input_flag
 from shoal.policy.shell.command_analysis import SimpleShellCommand
 from shoal.policy.shell.inner_commands import LANGUAGES
 from shoal.policy.shell.known_commands import (
@@ -17,10 +19,9 @@ from shoal.policy.shell.known_commands import (
     WRITING_COMMANDS,
 )
 from shoal.policy.shell.readonly_table import load_readonly_command_table
-from shoal.policy.shell.small_languages import list_sed_files
+from shoal.policy.shell.small_languages import AWKS, list_sed_files
 from shoal.policy.shell.wrapper_commands import SHELLS, WRAPPERS
 from shoal.policy.unreadable_files import (
-    AWKS,
     COMPILERS,
     COMPUTED_COPY,
     CONTAINER_PROGRAMS,
@@ -270,6 +271,19 @@ _OTHER_TREE_CHANGERS: dict[str, frozenset[str]] = {
 }
 """Subcommands of other version control systems that may change any file."""
 _GIT_DIRECTORY_MAKERS = frozenset({"clone", "init", "worktree"})
+_GIT_OPERAND_READERS = frozenset(
+    """
+    add annotate archive blame branch bisect cat-file check-attr check-ignore check-mailmap
+    check-ref-format checkout cherry clean clone commit commit-tree count-objects credential describe diff
+    diff-files diff-index diff-tree difftool fetch fetch-pack for-each-ref format-patch fsck gc
+    get-tar-commit-id grep gui gitk hash-object help instaweb log ls-files ls-remote ls-tree maintenance
+    merge-base mktag name-rev notes pack-refs patch-id prune push range-diff reflog remote repack replace
+    request-pull rerere rev-list rev-parse send-email shortlog show show-branch show-index show-ref stash
+    status submodule symbolic-ref switch tag update-ref update-server-info upload-pack var verify-commit
+    verify-pack verify-tag version whatchanged write-tree
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
+"""Commands of git whose operands are not written, or are looked at elsewhere."""
 _HARMLESS_STASH = frozenset({"list", "show", "drop", "clear", "create", "store"})
 _NEW_BRANCH = re.compile(r"-[bBcC]|--create|--force-create|--orphan")
 _BRANCH_FLAG = re.compile(
@@ -282,35 +296,6 @@ _READING_WORDS: dict[str, frozenset[str]] = {
     "sparse-checkout": frozenset({"list", "check-rules"}),
 }
 """Words of git commands with which they leave the files as they are."""
-_FLAG = re.compile(r"(--?[A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
-_FLAG_WORD = re.compile(r"[-_.]")
-_VALUE_PART = re.compile(r"[=:,;\s]")
-_OUTPUT_WORD = re.compile(
-    r"out.*|junit.*|reports?|log.*|dump.*|save.*|export.*|write.*|dest.*|result.*|html|xml|json|csv|sarif|lcov"
-    r"|(?:base)?(?:tmp|temp).*|cache.*|target|record.*|artifacts?|emit|trace|snapshots?|downloads?|pidfile|db|o|O|site|public|dist"
-)
-"""Words in the names of flags that name files to write."""
-_INPUT_WORD = re.compile(
-    r"env.*|key.*|cert.*|ca.*|identity|in|input.*|infile|conf.*|cfg|settings?|kubeconfig|from|include|exclude"
-    r"|ignore.*|filter|load|so?u?rce?|read|secrets?|credentials?|pass.*|user|netrc|file|rc.*|script|select|test.*"
-    r"|project|manifest|package|path|cwd|chdir|root.*|workspace|git|work|ref|init|context|schema|data|body"
-    r"|template|require.*|constraint|format|pattern|glob|grep|message|title|patch|allow|deny|skip|match|with"
-    r"|without|no|not|only|name|prune|mount|bind|type|attr|diff|cov"
-)
-"""Words in the names of flags that name files to read or to leave out."""
-_CERTAIN_INPUT_WORD = re.compile(
-    r"env.*|key.*|cert.*|ca(?:file|path|cert.*)?|identity|in|input.*|infile|conf.*|cfg|settings?|kubeconfig|from"
-    r"|include|exclude|ignore.*|read|secrets?|credentials?|pass.*|netrc|rc|load|constraints?|require.*|schema"
-)
-"""Words in the names of flags whose values no program writes."""
-_OUTPUT_LETTERS = ("-o", "-O", "-d", "-D")
-_OTHER_OUTPUT_LETTERS = ("-w", "-t", "-P")
-_COMPILER_OUTPUT = re.compile(
-    r"-(?:MF|MJ|dumpdir|dumpbase|Map)=?(.*)|-(?:W[pla],|f|save-temps=)(.+)", re.DOTALL
-)
-"""Flags of compilers that name further files to write."""
-_INSTALLERS = frozenset({"install", "download", "wheel"})
-_INSTALL_FLAGS = ("-t", "-i", "--root", "--prefix", "--path", "--dir", "--directory", "--install-dir")
 _AWK_COMPUTED_OUTPUT = re.compile(r"print[^;}\n]*>(?!>|\s*\"[^\"\\]*\"\s*(?:[;})\n]|$))")
 """awk code that writes a file whose name is not one plain string."""
 _COMPUTED_OUTPUT = re.compile(
@@ -395,10 +380,9 @@ def iter_possible_changed_paths(part: SimpleShellCommand, *, is_closed: bool) ->
         for token in _PATH_PART.findall(word):
             if token != word and not GLOB.search(token):
                 yield token
-            # As in the commands `wFILE` of sed and `-CDIRECTORY` of tar.
+            # As in the commands `wFILE` of sed, `-CDIRECTORY` of tar and `-V1FILE` of vim.
             attached = token[1:] if token[:1] in ("w", "W") else token.lstrip("-")[1:]
-            if not GLOB.search(attached):
-                yield attached
+            yield from () if GLOB.search(attached) else (attached, attached.lstrip("0123456789"))
 
 
 def _iter_named_outputs(name: str, words: Sequence[str | None]) -> Iterator[str]:
@@ -437,16 +421,9 @@ def _iter_words_without_inputs(words: Sequence[str | None]) -> Iterator[str | No
     """Yield the words without the values of flags that name files to read."""
     previous = ""
     for word in words:
-        if not _is_input_flag(previous) and not ("=" in (word or "") and _is_input_flag(word or "")):
+        if not is_input_flag(previous) and not ("=" in (word or "") and is_input_flag(word or "")):
             yield word
         previous = word or ""
-
-
-def _is_input_flag(word: str) -> bool:
-    if not word.startswith("--"):
-        return False
-    parts = _FLAG_WORD.split(word.partition("=")[0].lstrip("-").lower())
-    return any(map(_CERTAIN_INPUT_WORD.fullmatch, parts))
 
 
 def _leaves_operands(program: str) -> bool:
@@ -478,10 +455,13 @@ def _iter_derived_paths(name: str, word: str) -> Iterator[str]:
 
 
 def _makes_named_files(name: str, words: Sequence[str | None]) -> bool:
-    """Return True for `python -m venv`, similar modules, and `git config` with a file that it names."""
+    """Return True for `python -m venv`, similar modules, and git commands that write files they name."""
     if name == "git":
-        is_file_named = any(word is None or word.startswith(("-f", "--f")) for word in words[1:])
-        return is_file_named and "config" in words[1:6]
+        subcommand = (*skip_git_flags(tuple(words))[1:2], "")[0]
+        if subcommand == "config":
+            return any(word is None or word.startswith(("-f", "--f")) for word in words[1:])
+        # A command of git that is not listed may write the files that it names.
+        return not (subcommand in _GIT_OPERAND_READERS or _is_git_change(name, tuple(words)))
     return name.startswith("python") and _runs_making_module(words)
 
 
@@ -522,49 +502,6 @@ def find_formatted_endings(part: SimpleShellCommand) -> tuple[str, ...] | None:
     words = part.words or part.argv or ()
     signs, endings = _TREE_FORMATTERS.get(get_program_name(words) if words else "", (frozenset[str](), ()))
     return None if signs.isdisjoint(words[1:]) else endings
-
-
-def iter_output_paths(part: SimpleShellCommand, *, has_wide_names: bool) -> Iterator[str]:
-    """Yield the values of flags that may name files to write, of any program.
-
-    With `has_wide_names`, these are all flags that are not known to name an input.
-    """
-    words = part.words or part.argv or ()
-    is_cmake = bool(words) and get_program_name(words) == "cmake"
-    letters = ("-B",) if is_cmake else _OUTPUT_LETTERS + (_OTHER_OUTPUT_LETTERS if has_wide_names else ())
-    is_compiler = bool(words) and get_program_name(words) in COMPILERS
-    installs = not _INSTALLERS.isdisjoint(words[1:4])
-    for index, word in enumerate(words[1:], 1):
-        if word is None or word[:1] != "-":
-            continue
-        next_word = words[index + 1] if index + 1 < len(words) else None
-        if is_compiler and (match := _COMPILER_OUTPUT.fullmatch(word)) is not None:
-            value = match[1] or (match[2] or next_word or "").lstrip("-")
-        elif installs and word in _INSTALL_FLAGS:
-            value = next_word
-        elif word[:2] in letters and (is_cmake or word == word[:2] or "/" in word or "." in word):
-            value = word[2:] or next_word
-        elif (match := _FLAG.fullmatch(word)) is not None and len(match[1]) > 2:
-            is_output = _is_output_flag(match[1], has_wide_names=has_wide_names) or (
-                installs and match[1] in _INSTALL_FLAGS
-            )
-            value = (match[2] if match[2] is not None else next_word) if is_output else None
-        else:
-            continue
-        if value and value[:1] != "-":
-            yield value
-            if _VALUE_PART.search(value):
-                yield from filter(None, _VALUE_PART.split(value))
-
-
-def _is_output_flag(name: str, *, has_wide_names: bool) -> bool:
-    parts = _FLAG_WORD.split(name.lstrip("-").lower())
-    if any(map(_OUTPUT_WORD.fullmatch, parts)):
-        return True
-    if name.endswith("file") and name.lstrip("-") != "file":
-        # As in `--cidfile` and `--data-file`.
-        return not any(map(_CERTAIN_INPUT_WORD.match, parts))
-    return has_wide_names and not any(map(_INPUT_WORD.fullmatch, parts))
 
 
 def list_changed_directories(part: SimpleShellCommand) -> tuple[str, ...]:

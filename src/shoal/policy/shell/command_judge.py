@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from msgspec.structs import replace
 
@@ -28,6 +28,7 @@ from shoal.policy.shell.readonly_usage import (
     ReadOnlyCommandVerdict,
     build_not_proven_readonly_verdict,
     build_readonly_verdict,
+    is_bare_flag,
     judge_readonly_usage,
 )
 from shoal.policy.shell.shell_words import ShellWord
@@ -90,6 +91,37 @@ def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -
         return table_judge(words, reader)
     verdict = _add_output_files_to_verdict(name, words, judge_readonly_usage(name, words, reader))
     return _add_other_reads(name, words, verdict) if name in _READING_MORE else verdict
+
+
+@lru_cache(maxsize=1_000)
+def is_plain_git_flag(subcommand: str, flag: str) -> bool:
+    """Return True if a subcommand of git with this flag, which takes no value, reads no file that is named.
+
+    Several of these flags do no more than each of them.
+    """
+    usage = load_readonly_command_table()["git"].subs.get(subcommand)
+    if usage is None or usage.subs or not usage.alone or not is_bare_flag(flag, usage):
+        return False
+    verdict = judge_shell_command("git", (ShellWord(subcommand), ShellWord(flag)), moved=False)
+    return _is_reading_nothing(verdict)
+
+
+@cache
+def takes_git_names(subcommand: str) -> bool:
+    """Return True if a subcommand of git without flags only reads, whatever names follow it."""
+    usage = load_readonly_command_table()["git"].subs.get(subcommand)
+    if usage is None or usage.subs or not usage.alone or usage.needs or usage.operands != "text":
+        return False
+    names = (ShellWord(subcommand), ShellWord("name"), ShellWord("other/name"))
+    return all(
+        _is_reading_nothing(judge_shell_command("git", names[:count], moved=False)) for count in (1, 2, 3)
+    )
+
+
+def _is_reading_nothing(verdict: ReadOnlyCommandVerdict) -> bool:
+    return verdict.read_only and not (
+        verdict.reads or verdict.writes or verdict.doubt or verdict.follows_links
+    )
 
 
 @cache
@@ -203,7 +235,8 @@ def _find_changed_files(name: str, words: Sequence[ShellWord]) -> tuple[ShellWor
     elif name in _OPERAND_CHANGERS:
         writes += operands
     elif name in _LAST_OPERAND_WRITERS:
-        writes += operands[1:][-1:]
+        # The input may be the first operand, as in `xxd -r - file`.
+        writes += [word for word in words if word.value == "-" or not word.may_be_flag][1:][-1:]
     elif name == "find" and any(word.value == "-delete" for word in words):
         writes += _list_find_start_paths(words)
     elif name == "git":
