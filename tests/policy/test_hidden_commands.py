@@ -78,3 +78,18 @@ def test_a_rule_holds_for_commands_in_options_and_here_documents(
 ) -> None:
     engine = create_engine(tmp_path, "bypassPermissions", deny=rule)
     assert decide_command(engine, command) in decided
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["python3 -ic '' <<< 'import os;os.system(\"touch x\")'", "python3 -i a.py <<< 'os.system(\"touch x\")'",
+     "PYTHONINSPECT=1 python3 a.py <<< 'os.system(\"touch x\")'", "python3 -m pdb a.py <<< 'os.system(\"touch x\")'",
+     "echo 'os.system(\"touch x\")' | python3 -i a.py", "echo '!touch x' | python3 -m pdb a.py",
+     "node -i -e 0 <<< 'run(\"touch x\")'", "echo 'exec(\"touch x\")' | node inspect a.js",
+     "lua -i a.lua <<< 'os.execute(\"touch x\")'", "php -a a.php <<< 'system(\"touch x\");'",
+     "perl -d a.pl <<< 'system \"touch x\"'", "echo ':!touch x' | ghci a.hs", "echo '!touch x' | jshell a",
+     "echo 'run(\"touch x\")' | deno repl", "echo '(run \"touch\")' | sbcl --load a", "npm run deploy --"],
+)  # fmt: skip
+def test_an_interpreter_with_a_file_may_also_run_its_input(tmp_path: Path, command: str) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(npm run deploy)", ask="Bash(touch:*)")
+    assert decide_command(engine, command) != "allow"

@@ -204,7 +204,10 @@ class OtherSpellings:
 
 def has_more_words(words: Sequence[str | None], rule: Sequence[str]) -> bool:
     """Return True if a command has more operands or other flags than a rule."""
-    known, rule_words = standardize_words(words), standardize_words(rule)
+    # A `--` at the end has no effect.
+    known, rule_words = (
+        standardize_words(each[:-1] if each[-1:] == ("--",) else each) for each in (tuple(words), tuple(rule))
+    )
     flags, rule_flags = (
         [word for word in each[1:] if word is not None and word.startswith("-")]
         for each in (known, rule_words)
