@@ -83,7 +83,8 @@ def test_a_rule_holds_for_commands_in_options_and_here_documents(
 @pytest.mark.parametrize(
     "command",
     ["python3 -ic '' <<< 'import os;os.system(\"touch x\")'", "python3 -i a.py <<< 'os.system(\"touch x\")'",
-     "PYTHONINSPECT=1 python3 a.py <<< 'os.system(\"touch x\")'", "python3 -m pdb a.py <<< 'os.system(\"touch x\")'",
+     "PYTHONINSPECT=1 python3 a.py <<< 'os.system(\"touch x\")'",
+     "python3 -m pdb a.py <<< 'os.system(\"touch x\")'",
      "echo 'os.system(\"touch x\")' | python3 -i a.py", "echo '!touch x' | python3 -m pdb a.py",
      "node -i -e 0 <<< 'run(\"touch x\")'", "echo 'exec(\"touch x\")' | node inspect a.js",
      "lua -i a.lua <<< 'os.execute(\"touch x\")'", "php -a a.php <<< 'system(\"touch x\");'",

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 
 from shoal.policy.command_rules import skip_git_flags
@@ -53,16 +54,17 @@ OPERAND_CHANGERS = frozenset(
 )
 """Programs that may change the files and directories named in their arguments."""
 _OPERAND_READERS = (
-    DIRECTORY_TOOLS
-    | NOT_RUNNING_COMMANDS
-    | COMMAND_RUNNERS
-    | COMPILERS
-    | INTERPRETERS
-    | SHELLS
-    | frozenset(WRAPPERS)
-    | frozenset(
-        """
-        rsync scp install dd ssh nc ncat cloc scc tokei loc lizard semgrep gitleaks trivy bat delta
+    (
+        DIRECTORY_TOOLS
+        | NOT_RUNNING_COMMANDS
+        | COMMAND_RUNNERS
+        | COMPILERS
+        | INTERPRETERS
+        | SHELLS
+        | frozenset(WRAPPERS)
+        | frozenset(
+            """
+        rsync scp install dd ssh nc ncat cloc scc tokei loc lizard semgrep trivy bat delta
         pygmentize highlight glow mdcat jq yq xq gron fx xmllint csvlook csvstat csvcut mlr xsv
         tsx ts-node esno open xdg-open vulture pydocstyle pycodestyle pyright-python pyre pytype deptry
         interrogate darglint
@@ -75,8 +77,13 @@ _OPERAND_READERS = (
         rustc swiftc kotlinc scalac ghc ocamlc ocamlopt nvcc gfortran tcc nim dmd gdc ldc2 fpc erlc
         eval : true false exit wait trap jobs fg bg disown umask ulimit alias
         """.split()  # noqa: SIM905 - easier to read and extend as one text
+        )
     )
-) - OPERAND_CHANGERS
+    - OPERAND_CHANGERS
+    - frozenset(
+        "dpkg rpm gem man info sort uniq cut tr diff cat head tail wc ls grep rg".split()  # noqa: SIM905
+    )
+)
 """Programs that read the files named in their arguments, or whose outputs are known by their flags."""
 _MODULE_FLAG = re.compile(r"-[bBdEiIOqsSuvx]*m(.*)")
 _SCRIPT_NAME = re.compile(r"\.(?:sh|bash|zsh|py|rb|pl|js|mjs|cjs|ts)$")
@@ -232,6 +239,8 @@ _UNPACKERS = {
         re.compile(r".*", re.DOTALL),
     ),
     "ar": re.compile(r"-?[A-Za-z]*x[A-Za-z]*"),
+    "borg": re.compile("extract"),
+    "dar": re.compile(r"-[A-Za-z]*x.*|--extract.*"),
     "jar": re.compile(r"-?[A-Za-z]*x[A-Za-z]*|--ex.*"),
 }
 _WHOLE_DIRECTORY_CHANGERS = frozenset({"rm", "mv", "ln", "trash", "trash-put", "gio"})
@@ -437,8 +446,8 @@ def _leaves_operands(program: str) -> bool:
         not name
         or "/" in program
         or name in _OPERAND_READERS
+        or name in _OUTPUT_NAMERS
         or name in WRITING_COMMANDS
-        or name in load_readonly_command_table()
         or name.startswith("python")
         or _SCRIPT_NAME.search(name) is not None
     )
@@ -550,12 +559,14 @@ def changes_system_files(part: SimpleShellCommand) -> bool:
 
 def _is_system_program(name: str) -> bool:
     """Return True if the program is installed where programs for administrators are."""
-    return any(
-        os.path.lexists(f"{directory}/{name}")
-        for directory in _SYSTEM_PROGRAM_DIRECTORIES
-        # Some systems have one directory for all programs.
-        if os.path.realpath(directory) not in ("/usr/bin", "/bin")
-    )
+    return any(os.path.lexists(f"{directory}/{name}") for directory in _list_system_program_directories())
+
+
+@cache
+def _list_system_program_directories() -> tuple[str, ...]:
+    """List the directories apart from each other: some systems have one directory for all programs."""
+    directories = map(os.path.realpath, _SYSTEM_PROGRAM_DIRECTORIES)
+    return tuple(each for each in dict.fromkeys(directories) if each not in ("/usr/bin", "/bin"))
 
 
 def mounts_files(part: SimpleShellCommand) -> bool:

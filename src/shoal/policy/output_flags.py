@@ -24,7 +24,7 @@ _INPUT_WORD = re.compile(
     r"|ignore.*|filter|load|so?u?rce?|read|secrets?|credentials?|pass.*|user|netrc|file|rc.*|script|select|test.*"
     r"|project|manifest|package|path|cwd|chdir|root.*|workspace|git|work|ref|init|context|schema|data|body"
     r"|template|require.*|constraint|format|pattern|glob|grep|message|title|patch|allow|deny|skip|match|with"
-    r"|without|no|not|only|name|prune|mount|bind|type|attr|diff|cov"
+    r"|without|no|not|only|name|prune|mount|bind|type|attr|diff|cov|check.*|verify|validate|verbose|quiet|silent|strict.*|watch|dry|list|show.*|color"
 )
 """Words in the names of flags that name files to read or to leave out."""
 _CERTAIN_INPUT_WORD = re.compile(
@@ -71,6 +71,9 @@ _INSTALL_FLAGS = ("-t", "-i", "--root", "--prefix", "--path", "--dir", "--direct
 def iter_output_paths(part: SimpleShellCommand) -> Iterator[str]:
     """Yield the values of flags that may name files to write: all that are not known to name an input."""
     words = part.words or part.argv or ()
+    if words and get_program_name(words) in _PROJECT_TOOLS:
+        # Some file that it makes where it runs.
+        yield from (f"{place}/output" for place in part.places if place)
     for value in _iter_output_values(words, get_program_name(words) if words else ""):
         if value and value[:1] != "-":
             yield value

@@ -176,8 +176,11 @@ class ShellFileRuleChecker:
         read_paths = tuple(iter_possible_read_paths(part))
         places = list_places(part) if read_paths else ()
         for word in read_paths:
-            # A path after a revision is relative to the top of the repository.
-            for path in (f"{self._paths.root}/{word}", *join_places((word,), places)):
+            paths = join_places((word,), places)
+            if not self._paths.is_at_root or word[:1] in ("/", "~"):
+                # A path after a revision is relative to the top of the repository.
+                paths.append(f"{self._paths.root}/{word}")
+            for path in paths:
                 if word and (rule := self._find_possible_file_rule(part, path, table)) is not None:
                     return build_rule_decision("ask", part, rule, is_doubtful=True)
         return None

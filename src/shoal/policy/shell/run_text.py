@@ -99,6 +99,8 @@ _INTERACTIVE_WORD = re.compile(
     r"|repl|inspect|debug|console"
 )
 """Words with which interpreters read code from their input in addition to what they were given."""
+_DEBUGGING_WORD = re.compile(r"-[A-Za-z0-9]*d[A-Za-z0-9:]*|-r(?:debug|irb|pry|byebug)")
+"""The same for languages whose flag -i changes files."""
 _INPUT_FILE = re.compile(r"/dev/(?:stdin|fd/)|/proc/[^/]+/fd/")
 _PLAIN_FILE = re.compile(r"-?-?[\w./-]+")
 _PIPING = frozenset({"pipe-pane", "pipep"})
@@ -315,15 +317,16 @@ def _list_input_code(name: str, words: Sequence[ShellWord], script: str) -> tupl
         or (_ATTACHED_CODE.match(word.value or "") and (name in LANGUAGES or name.startswith("python")))
         for word in words
     )
-    # Text in the command line itself is there to be read, whatever else is given.
-    is_input_named = (
-        "<<" in script
-        or "PYTHONINSPECT" in script
-        or any(
-            _INPUT_FILE.search(word.value or "") or _INTERACTIVE_WORD.fullmatch(word.value or "")
-            for word in words
+    is_input_named = any(_INPUT_FILE.search(word.value or "") for word in words)
+    if name not in AWKS and name not in _SEDS:
+        # Text in the command line itself is there to be read, whatever else is given.
+        interactive = _DEBUGGING_WORD if name.startswith(("perl", "ruby")) else _INTERACTIVE_WORD
+        is_input_named = (
+            is_input_named
+            or "<<" in script
+            or "PYTHONINSPECT" in script
+            or any(interactive.fullmatch(word.value or "") for word in words)
         )
-    )
     return () if has_file and not is_input_named and name not in _INPUT_EDITORS else (script.strip(),)
 
 
