@@ -19,7 +19,6 @@ from shoal.policy.shell.known_commands import (
     NOT_RUNNING_COMMANDS,
     WRITING_COMMANDS,
 )
-from shoal.policy.shell.readonly_table import load_readonly_command_table
 from shoal.policy.shell.small_languages import AWKS, list_sed_files
 from shoal.policy.shell.wrapper_commands import SHELLS, WRAPPERS
 from shoal.policy.unreadable_files import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from functools import lru_cache, partial
 
 from shoal.core.errors import WorkspaceError
@@ -173,17 +174,20 @@ class ShellFileRuleChecker:
         for path in part.reads:
             if GLOB.search(path) and (rule := self._find_wildcard_rule(path, table)) is not None:
                 return build_rule_decision("ask", part, rule, is_doubtful=True)
-        read_paths = tuple(iter_possible_read_paths(part))
-        places = list_places(part) if read_paths else ()
-        for word in read_paths:
-            paths = join_places((word,), places)
-            if not self._paths.is_at_root or word[:1] in ("/", "~"):
+        found_rules = (
+            self._find_possible_file_rule(part, path, table) for path in self._iter_possible_read_paths(part)
+        )
+        rule = next(filter(None, found_rules), None)
+        return None if rule is None else build_rule_decision("ask", part, rule, is_doubtful=True)
+
+    def _iter_possible_read_paths(self, part: SimpleShellCommand) -> Iterator[str]:
+        words = [word for word in iter_possible_read_paths(part) if word]
+        places = list_places(part) if words else ()
+        for word in words:
+            yield from join_places((word,), places)
+            if not self._paths.is_at_root or word[0] in ("/", "~"):
                 # A path after a revision is relative to the top of the repository.
-                paths.append(f"{self._paths.root}/{word}")
-            for path in paths:
-                if word and (rule := self._find_possible_file_rule(part, path, table)) is not None:
-                    return build_rule_decision("ask", part, rule, is_doubtful=True)
-        return None
+                yield f"{self._paths.root}/{word}"
 
     def _find_possible_file_rule(
         self, part: SimpleShellCommand, path: str, table: FilePermissionRuleTable
