@@ -94,3 +94,31 @@ def test_a_rule_holds_for_commands_in_options_and_here_documents(
 def test_an_interpreter_with_a_file_may_also_run_its_input(tmp_path: Path, command: str) -> None:
     engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(npm run deploy)", ask="Bash(touch:*)")
     assert decide_command(engine, command) != "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["vim '+!rm x'", "vim a '+call system(\"rm x\")'", "nvim '+lua os.execute(\"rm x\")'",
+     "vim --remote-expr 'system(\"rm x\")'", "less '+!rm x' a", "more '+!rm x' a", "ed '!rm x'",
+     "awk -l ./a 1", "awk --load=a 1", "sqlite3 -A -xf a.sqlar"],
+)  # fmt: skip
+def test_a_rule_for_an_editor_does_not_cover_a_command_in_a_word(tmp_path: Path, command: str) -> None:
+    programs = ("vim", "nvim", "less", "more", "ed", "awk", "sqlite3")
+    engine = create_engine(tmp_path, allow=" ".join(f"Bash({each}:*)" for each in programs))
+    assert decide_command(engine, command) != "allow"
+    harmless = ("vim +3 a", "less +G a", "less +30 a", "awk -F: 1 a", "sqlite3 a.db .tables")
+    assert [each for each in harmless if decide_command(engine, each) != "allow"] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "commands"),
+    [("tar -x*", ["tar xf a", "tar fx a", "gtar xf a", "bsdtar -vxf a"]),
+     ("curl -X POST:*", ["curl h -X POST", "curl -sXPOST h", "curl h --request=POST"]),
+     ("ssh:*", ["slogin h", "autossh -M0 h", "mosh h"]),
+     ("mkdir:*", ["gmkdir x", "git send-pack --exec='mkdir x' . HEAD"])],
+)  # fmt: skip
+def test_a_rule_holds_for_other_forms_of_its_command(tmp_path: Path, rule: str, commands: list[str]) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny=f"Bash({rule})")
+    assert [each for each in commands if decide_command(engine, each) == "allow"] == []
+    others = ("tar tf a", "tar cf a b", "curl -X GET h", "curl h", "ssh-keygen -l", "git push", "ls")
+    assert [each for each in others if decide_command(engine, each) != "allow"] == []

@@ -304,6 +304,14 @@ _READING_WORDS: dict[str, frozenset[str]] = {
     "sparse-checkout": frozenset({"list", "check-rules"}),
 }
 """Words of git commands with which they leave the files as they are."""
+_SETTING_FILE_FLAGS: dict[str, re.Pattern[str]] = {
+    "curl": re.compile(r"-[A-Za-z#0-9:]*K|--conf"),
+    "wget": re.compile(r"--conf|-e|--exec"),
+    "aria2c": re.compile(r"--conf-path|-i|--input-file"),
+    "yt-dlp": re.compile(r"--config-loc"),
+    "axel": re.compile(r"-a$"),
+}
+"""Flags of programs that take further flags from a file, which may name any output."""
 _AWK_COMPUTED_OUTPUT = re.compile(r"print[^;}\n]*>(?!>|\s*\"[^\"\\]*\"\s*(?:[;})\n]|$))")
 """awk code that writes a file whose name is not one plain string."""
 _COMPUTED_OUTPUT = re.compile(
@@ -587,6 +595,8 @@ def has_unknown_target(part: SimpleShellCommand) -> bool:
     if (words and words[0] is None) or mounts_files(part):
         return True
     if name in ("fd", "fdfind") and any(word and word.startswith(("-x", "-X", "--exec")) for word in words):
+        return True
+    if (settings := _SETTING_FILE_FLAGS.get(name)) and any(map(settings.match, filter(None, words[1:]))):
         return True
     if name in _SEDS and None in part.code:
         return True

@@ -10,7 +10,7 @@ from shoal.policy.unreadable_files import COMPILERS, get_program_name
 
 _FLAG = re.compile(r"(--?[A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
 _FLAG_WORD = re.compile(r"[-_.]")
-_VALUE_PART = re.compile(r"[=:,;\s]")
+_VALUE_PART = re.compile(r"[=:,;\s\"'\[\]{}()]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][\w.-]*\+?[:?]?=(.*)", re.DOTALL)
 _OUTPUT_WORD = re.compile(
     r"out.*|junit.*|reports?|log.*|dump.*|save.*|export.*|write.*|dest.*|result.*|html|xml|json|csv|sarif|lcov"
@@ -30,10 +30,10 @@ _INPUT_WORD = re.compile(
 _CERTAIN_INPUT_WORD = re.compile(
     r"env.*|key.*|cert.*|ca(?:file|path|cert.*)?|identity|in|input.*|infile|conf.*|cfg|settings?|kubeconfig|from"
     r"|include|exclude|ignore.*|read|secrets?|credentials?|pass.*|netrc|rc|load|constraints?|require.*|schema"
+    r"|cp|class-?path|(?:source|module|processor|bootclass|python|search|lib|load)-?path|jar|isystem|iquote|idirafter"
 )
 """Words in the names of flags whose values no program writes."""
 _OUTPUT_LETTERS = ("-o", "-O", "-d", "-D", "-w", "-t", "-P", "-X")
-_PROJECT_LETTERS = ("-C", "-p", "-f", "-S", "-s", "-B", "-b", "-g", "-r", "-W", "-m")
 _PROJECT_TOOLS = frozenset(
     """
     make gmake bmake remake ninja samu meson cmake ctest cpack scons waf just task b2 bazel bazelisk buck
@@ -58,12 +58,12 @@ _PROJECT_OPERAND_TOOLS = frozenset(
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
 """Those whose operand may be the directory of the project."""
-_CMAKE_LETTERS = ("-B",)
 _HERE = re.compile(r"(?:\./*)+")
 _COMPILER_OUTPUT = re.compile(
     r"-(?:MF|MJ|dumpdir|dumpbase|Map)=?(.*)|-(?:W[pla],|f|save-temps=)(.+)", re.DOTALL
 )
 """Flags of compilers that name further files to write."""
+_JAVA_COMPILERS = frozenset({"javac", "ecj", "kotlinc", "scalac", "groovyc"})
 _INSTALLERS = frozenset({"install", "download", "wheel"})
 _INSTALL_FLAGS = ("-t", "-i", "--root", "--prefix", "--path", "--dir", "--directory", "--install-dir")
 
@@ -111,7 +111,9 @@ def _iter_output_values(words: Sequence[str | None], name: str) -> Iterator[str 
 def _iter_flag_outputs(name: str, word: str, next_word: str | None) -> Iterator[str | None]:
     """Yield what a flag may name that is written."""
     match = _FLAG.fullmatch(word)
-    if name in COMPILERS and (output := _COMPILER_OUTPUT.fullmatch(word)) is not None:
+    if name in _JAVA_COMPILERS and word in ("-h", "-s"):
+        yield next_word
+    elif name in COMPILERS and (output := _COMPILER_OUTPUT.fullmatch(word)) is not None:
         yield output[1] or (output[2] or next_word or "").lstrip("-")
     elif word[:2] in _OUTPUT_LETTERS and (word == word[:2] or "/" in word or "." in word):
         yield word[2:] or next_word
@@ -131,7 +133,7 @@ def _iter_project_places(name: str, word: str, next_word: str | None) -> Iterato
     values: tuple[str | None, ...] = ()
     if match is not None and len(match[1]) > 2 and not is_input_flag(f"--{match[1].lstrip('-')}"):
         values = (match[2] if match[2] is not None else next_word,)
-    if word[:2] in (_CMAKE_LETTERS if name == "cmake" else _PROJECT_LETTERS):
+    if word[1:2] != "-" and (name != "cmake" or word[:2] == "-B"):
         values = (*values, word[2:] or next_word)
     yield from (value for value in values if value and not _HERE.fullmatch(value))
 

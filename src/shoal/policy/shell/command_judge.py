@@ -36,6 +36,15 @@ from shoal.policy.shell.shell_words import ShellWord
 _READING_MORE = frozenset({"npm", *LINK_FOLLOWING_FLAGS})
 """Programs that read files not named by any operand."""
 _SEDS = frozenset({"sed", "gsed"})
+_COMMAND_WORDS: dict[str, re.Pattern[str]] = {
+    **dict.fromkeys(
+        "vim vi nvim view ex gvim vimdiff rvim emacs".split(),  # noqa: SIM905
+        re.compile(r"\+(?!\d*(?::\d+)?$|/[^|]*$)|--remote-(?:send|expr)", re.DOTALL),
+    ),
+    **dict.fromkeys(("less", "more", "most"), re.compile(r"\+(?!\d*[GgFp%]?$|/[^!|]*$)", re.DOTALL)),
+    **dict.fromkeys(("ed", "red"), re.compile("!")),
+}
+"""Words of editors and viewers that are commands for them."""
 _IN_PLACE_FLAGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_SEDS, ("-i", "--in-place")),
     "yq": ("-i", "--inplace"),
@@ -168,14 +177,14 @@ def _is_help_or_version_call(name: str, words: Sequence[ShellWord]) -> bool:
 
 
 def _find_program_running_flag(name: str, words: Sequence[ShellWord]) -> str | None:
-    flags = PROGRAM_FLAGS.get(name)
-    if not flags:
+    flags, command = PROGRAM_FLAGS.get(name), _COMMAND_WORDS.get(name)
+    if not flags and command is None:
         return None
     for word in words:
         value = word.value if word.value is not None else word.prefix
         if value == "--":
             break
-        if value and is_flag_word(value, flags):
+        if (value and flags and is_flag_word(value, flags)) or (command is not None and command.match(value)):
             return format_shell_reason("runs_program", name=name, flag=value)
     return None
 

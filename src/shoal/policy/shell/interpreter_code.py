@@ -78,7 +78,7 @@ _RUNS_IN: dict[str, re.Pattern[str]] = {
     ),
     "gdb": re.compile(r"\b(?:shell|pipe|py|python|gu|guile|source|call|define|make|script)\b|^\s*!|\|"),
     "sqlite3": re.compile(
-        r"\.sh|\.sy|\.once|\.load|\.excel|(?:^|\n)\s*\.(?:on|lo(?!g)|exc|ar)|\||load_extension|\bedit\s*\("
+        r"\.sh|\.sy|\.once|\.load|\.excel|(?:^|\n)\s*\.(?:on|lo(?!g)|exc|ar)|\||load_extension|\bedit\s*\(|^-+A"
     ),
     "psql": re.compile(r"\\[!gow]|(?:^|^-\w*o|=)\s*\||\\copy|\bPROGRAM\b|\bLANGUAGE\b|\bDO\b", re.IGNORECASE),
     "mysql": re.compile(r"\bsystem\b|\\!|sys_exec|INSTALL|\bpager\b|\\P", re.IGNORECASE),

@@ -115,6 +115,9 @@ def find_awk_effects(words: Sequence[str]) -> ScriptEffects:
             if not _STANDARD_INPUT.isdisjoint(words[index : index + 1]) or word.endswith("-"):
                 return _UNKNOWN
             index += word in ("-f", "-E", "--file", "--exec")
+        elif word.startswith(("-l", "--lo")):
+            # A library that is loaded.
+            return _UNKNOWN
         elif _AWK_VALUE_FLAG.fullmatch(word):
             index += 1
     return _join_effects(map(parse_awk_program, programs))
