@@ -83,3 +83,24 @@ def test_reading_a_directory_and_working_elsewhere_stay_allowed(project: Path, c
 def test_a_value_of_a_flag_that_is_written_is_a_denied_file(project: Path, command: str) -> None:
     engine = create_engine(project, "bypassPermissions", deny="Edit(src/**)")
     assert decide_command(engine, command) != "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["docker build -osrc .", "mkdocs new src", "hg archive src", "tox devenv src",
+     "playwright pdf url src/x.pdf", "pre-commit init-templatedir src", "docker context export x src/c",
+     "hatch build src", "javac -h src A.java", "mvn -l src/log validate",
+     "cargo --config build.target-dir='\"src/t\"' build", "curl -K - h <<< 'output=src/x'",
+     "curl -sK cfg h", "wget --config=cfg h", "dpkg -x a.deb src", "sort -T src a", "borg extract ::a"],
+)  # fmt: skip
+def test_an_operand_or_setting_that_is_written_is_a_denied_file(project: Path, command: str) -> None:
+    engine = create_engine(project, "bypassPermissions", deny="Edit(src/**)")
+    assert decide_command(engine, command) != "allow"
+    harmless = (
+        "javac -cp src A.java",
+        "java -cp src A",
+        "java -jar src/a.jar",
+        "gcc -I src a.c",
+        "docker create a",
+    )
+    assert [each for each in harmless if decide_command(engine, each) != "allow"] == []

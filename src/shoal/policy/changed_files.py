@@ -87,7 +87,7 @@ _OPERAND_READERS = (
 _MODULE_FLAG = re.compile(r"-[bBdEiIOqsSuvx]*m(.*)")
 _SCRIPT_NAME = re.compile(r"\.(?:sh|bash|zsh|py|rb|pl|js|mjs|cjs|ts)$")
 _COPYING_SUBCOMMANDS: dict[str, frozenset[str]] = {
-    **dict.fromkeys(("docker", "podman", "nerdctl", "kubectl", "oc"), frozenset({"cp"})),
+    **dict.fromkeys(("docker", "podman", "nerdctl", "kubectl", "oc"), frozenset({"cp", "config", "plugin"})),
     **dict.fromkeys(
         ("aws", "gsutil", "gcloud", "az", "mc"), frozenset({"cp", "mv", "sync", "rsync", "download"})
     ),
@@ -99,17 +99,31 @@ _COPYING_SUBCOMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("ng", "nest", "hugo", "mkdocs", "stack", "lein", "jekyll", "gatsby", "zola"),
                     frozenset({"new", "init"})),
     "composer": frozenset({"create-project"}),
-    "helm": frozenset({"create", "dependency", "dep", "dependencies"}),
+    "helm": frozenset({"repo", "create", "dependency", "dep", "dependencies"}),
     "deno": frozenset({"init", "compile", "bundle"}),
     "swift": frozenset({"package", "build"}),
     "bundle": frozenset({"gem", "binstubs", "config", "init"}),
     "git": frozenset({"credential-store", "pack-objects", "multi-pack-index", "commit-graph"}),
-    "uv": frozenset({"venv", "init"}),
+    "uv": frozenset({"venv", "init", "build"}),
+    "hatch": frozenset({"new", "build"}),
     "gh": frozenset({"clone", "download"}),
     "meson": frozenset({"setup"}),
     "django-admin": frozenset({"startproject", "startapp"}),
 }  # fmt: skip
 """Subcommands that copy to a path that they name, or that make the directory that they name."""
+_MAKING_SUBCOMMANDS = frozenset(
+    """
+    new init create generate g scaffold export archive vendor clone checkout co download save dump backup
+    restore extract unpack screenshot pdf startproject startapp devenv init-templatedir eject
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
+"""Subcommands of many programs that make the files or directories that they name."""
+_SUBCOMMAND_TOOLS = (DIRECTORY_TOOLS | NOT_RUNNING_COMMANDS) - frozenset(
+    """
+    git pytest find fd fdfind ls du stat tree echo printf test read set export source cat grep rg npm pnpm
+    yarn bun make gmake
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
 _OWN_FILES: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
     name: (frozenset(subcommands.split()), tuple(files.split()))
     for name, subcommands, files in (
@@ -370,7 +384,9 @@ def iter_possible_changed_paths(part: SimpleShellCommand, *, is_closed: bool) ->
     if _is_only_checking(name, words):
         return
     is_code_runner = name in INTERPRETERS or name.startswith("python")
-    copies = not _COPYING_SUBCOMMANDS.get(name, frozenset()).isdisjoint(words[1:4])
+    copies = not _COPYING_SUBCOMMANDS.get(name, frozenset()).isdisjoint(words[1:4]) or (
+        name in _SUBCOMMAND_TOOLS and not _MAKING_SUBCOMMANDS.isdisjoint(words[1:4])
+    )
     # A package manager may be told where its files are, as with `--manifest-path`.
     copies = copies or bool(_list_own_files(name, words))
     is_named = name in OPERAND_CHANGERS or copies or _makes_named_files(name, words)
@@ -381,7 +397,7 @@ def iter_possible_changed_paths(part: SimpleShellCommand, *, is_closed: bool) ->
         and not _leaves_operands(words[0] or "" if words else "")
     ):
         is_named, words = True, tuple(_iter_words_without_inputs(words))
-    if not is_named and name not in _INPUT_FLAG_PROGRAMS:
+    if not is_named and name not in _INPUT_FLAG_PROGRAMS and name not in COMPILERS:
         is_named = any(map(_WRITING_FLAG.fullmatch, filter(None, words[1:])))
     if not (is_named or is_code_runner or _is_git_change(name, words)):
         return

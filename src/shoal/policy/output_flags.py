@@ -33,6 +33,7 @@ _CERTAIN_INPUT_WORD = re.compile(
     r"|cp|class-?path|(?:source|module|processor|bootclass|python|search|lib|load)-?path|jar|isystem|iquote|idirafter"
 )
 """Words in the names of flags whose values no program writes."""
+_INPUT_FLAGS = frozenset({"-cp", "-classpath", "-sourcepath", "-jar", "-include", "-isystem", "-iquote"})
 _OUTPUT_LETTERS = ("-o", "-O", "-d", "-D", "-w", "-t", "-P", "-X")
 _PROJECT_TOOLS = frozenset(
     """
@@ -84,7 +85,7 @@ def iter_output_paths(part: SimpleShellCommand) -> Iterator[str]:
 def is_input_flag(word: str) -> bool:
     """Return True if no program writes the value of a long flag with this name."""
     if not word.startswith("--"):
-        return False
+        return word in _INPUT_FLAGS
     parts = _FLAG_WORD.split(word.partition("=")[0].lstrip("-").lower())
     return any(map(_CERTAIN_INPUT_WORD.fullmatch, parts))
 
@@ -115,9 +116,9 @@ def _iter_flag_outputs(name: str, word: str, next_word: str | None) -> Iterator[
         yield next_word
     elif name in COMPILERS and (output := _COMPILER_OUTPUT.fullmatch(word)) is not None:
         yield output[1] or (output[2] or next_word or "").lstrip("-")
-    elif word[:2] in _OUTPUT_LETTERS and (word == word[:2] or "/" in word or "." in word):
+    if word[:2] in _OUTPUT_LETTERS:
         yield word[2:] or next_word
-    elif match is None:
+    if match is None:
         # As in `-Xlog:gc:file` of Java.
         yield from _VALUE_PART.split(word, maxsplit=1)[1:]
     elif len(match[1]) > 2 and _is_output_flag(match[1]):
