@@ -39,7 +39,7 @@ _OTHER_FIRST_WORDS = ("send-pack", "http-push", "fetch-pack", "commit-tree", "su
 _CASELESS_PROGRAMS = frozenset({"redis-cli", "valkey-cli", "keydb-cli", "cmd", "reg", "net", "sc", "wmic"})
 """Programs that ignore the case of their commands."""
 _DASHLESS_PROGRAMS = frozenset({"tar", "bsdtar", "star", "ar", "ps", "jar"})
-"""Programs whose first word holds flags, also without a dash."""
+"""Programs whose first word contains flags, also without a dash."""
 _ONE_LETTER = re.compile(r"-[A-Za-z]")
 _LETTERS = re.compile(r"[A-Za-z0-9]+")
 _PIP_STARTERS = {"uv": "pip", "pipx": "runpip"}

@@ -18,7 +18,7 @@ _OUTPUT_WORD = re.compile(
 )
 """Words in the names of flags that name files to write."""
 _PLACE_WORD = re.compile(r".*(?:file|dir|directory|folder|path|prefix)")
-"""Last words in the names of flags that name a place, which may be written."""
+"""Final parts of the names of flags that name a place, which may be written."""
 _INPUT_WORD = re.compile(
     r"env.*|key.*|cert.*|ca.*|identity|in|input.*|infile|conf.*|cfg|settings?|kubeconfig|from|include|exclude"
     r"|ignore.*|filter|load|so?u?rce?|read|secrets?|credentials?|pass.*|user|netrc|file|rc.*|script|select|test.*"
@@ -39,10 +39,10 @@ _PROJECT_TOOLS = frozenset(
     """
     make gmake bmake remake ninja samu meson cmake ctest cpack scons waf just task b2 bazel bazelisk buck
     buck2 please pants mvn mvnw mvnd gradle gradlew ant phing sbt mill lein boot clj clojure bloop npm pnpm
-    yarn bun deno lerna nx turbo rush wsrun cargo go dotnet msbuild nuget paket composer bundle bundler rake
+    yarn bun deno lerna nx turbo rush wsrun cargo go dotnet msbuild nuget composer bundle bundler rake
     gem poetry uv pdm hatch pipenv rye pixi tox nox invoke inv doit fab pip pip3 conda mamba mix rebar3 swift
     xcodebuild xcrun flutter dart pub fvm melos terraform tofu terragrunt pulumi cdk cdktf sam serverless sls
-    docker-compose stack cabal ghcup nix nix-build nix-shell nix-env elm spago purs dune opam esy jekyll
+    docker-compose stack cabal ghcup nix nix-build nix-shell nix-env elm spago purs dune opam jekyll
     bridgetown hugo mkdocs zola eleventy gatsby next nuxt astro vite vitest webpack rollup parcel esbuild tsc
     ng expo eas ionic cap capacitor fastlane pod carthage tuist zig nim nimble shards crystal dub raco julia
     gprbuild alr fpm spack conan vcpkg xmake premake4 premake5 qmake autoreconf autoconf automake aclocal
