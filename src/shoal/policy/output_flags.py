@@ -33,6 +33,10 @@ _CERTAIN_INPUT_WORD = re.compile(
     r"|cp|class-?path|(?:source|module|processor|bootclass|python|search|lib|load)-?path|jar|isystem|iquote|idirafter"
 )
 """Words in the names of flags whose values no program writes."""
+_DIRECTORY_WORDS = frozenset({"dir", "directory", "folder", "home"})
+_INPUT_DIRECTORY_WORD = re.compile(
+    r"in|input.*|include|exclude|ignore.*|from|read|load|schema|require.*|search"
+)
 _INPUT_FLAGS = frozenset({"-cp", "-classpath", "-sourcepath", "-jar", "-include", "-isystem", "-iquote"})
 _OUTPUT_LETTERS = ("-o", "-O", "-d", "-D", "-w", "-t", "-P", "-X")
 _PROJECT_TOOLS = frozenset(
@@ -105,6 +109,9 @@ def _iter_output_values(words: Sequence[str | None], name: str) -> Iterator[str 
                 yield from _iter_flag_outputs(name, word, next_word)
         elif (match := _ASSIGNMENT.fullmatch(word)) is not None:
             yield match[1]
+        elif name in _PROJECT_TOOLS and " " in word:
+            # A command for the tool, as in `sbt 'set target := file("x")'`.
+            yield from _VALUE_PART.split(word)
         elif name in _PROJECT_OPERAND_TOOLS and not _HERE.fullmatch(word):
             yield word
 
@@ -143,6 +150,9 @@ def _is_output_flag(name: str) -> bool:
     if _has_output_word(name):
         return True
     parts = _FLAG_WORD.split(name.lstrip("-").lower())
+    if parts[-1] in _DIRECTORY_WORDS:
+        # Settings, keys and environments in a directory may be made there.
+        return not any(map(_INPUT_DIRECTORY_WORD.fullmatch, parts))
     is_file = parts[-1].endswith("file")
     if any(map(_CERTAIN_INPUT_WORD.match if is_file else _CERTAIN_INPUT_WORD.fullmatch, parts)):
         return False
