@@ -122,3 +122,14 @@ def test_a_rule_holds_for_other_forms_of_its_command(tmp_path: Path, rule: str, 
     assert [each for each in commands if decide_command(engine, each) == "allow"] == []
     others = ("tar tf a", "tar cf a b", "curl -X GET h", "curl h", "ssh-keygen -l", "git push", "ls")
     assert [each for each in others if decide_command(engine, each) != "allow"] == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["('sys'.'tem')('to'.'uch x');", "'system'('to'.'uch x');", "$a[0]('to'.'uch x');", "(fn() => f())('x');",
+     "A::{'x'}('to'.'uch x');"],
+)  # fmt: skip
+def test_a_call_of_an_expression_in_php_may_run_anything(tmp_path: Path, code: str) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(touch:*)")
+    assert decide_command(engine, f'php -r "{code}"'.replace("$", "\\$")) != "allow"
+    assert decide_command(engine, "php -r 'echo strlen(trim(\"x\"));'") == "allow"

@@ -66,7 +66,7 @@ _RUNS_IN: dict[str, re.Pattern[str]] = {
         r"|mainModule|getBuiltin)|\[\s*['\"`]|\+\s*['\"][^'\"]*['\"]\s*\]|\bDeno\b|\bBun\b|\bReflect\b|\bWebAssembly\b"
     ),
     "php": re.compile(
-        r"\$\w+\s*\(|\$\{|\b(?:include|require|include_once|require_once|assert|create_function|call_user_func\w*|dl"
+        r"\$\w+\s*\(|[\"'\])}]\s*\(|\$\{|\b(?:include|require|include_once|require_once|assert|create_function|call_user_func\w*|dl"
         r"|array_(?:map|filter|walk|reduce)|usort|uasort|uksort|preg_replace_callback|ob_start|mail|pcntl_\w+|FFI"
         r"|register_\w+_function|unserialize|popen|new|Closure|extract)\b|->\s*[{$]"
     ),
