@@ -133,3 +133,20 @@ def test_a_call_of_an_expression_in_php_may_run_anything(tmp_path: Path, code: s
     engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(touch:*)")
     assert decide_command(engine, f'php -r "{code}"'.replace("$", "\\$")) != "allow"
     assert decide_command(engine, "php -r 'echo strlen(trim(\"x\"));'") == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["pip --python /usr/bin/touch list", "pip --python=touch list", "npm --git=touch install",
+     "uv pip list --python touch", "kubectl --kubeconfig=/dev/stdin get pods <<< 'command: touch'",
+     "KUBECONFIG=/dev/stdin kubectl get pods <<< 'command: touch'",
+     "KUBECONFIG=<(echo 'command: touch') kubectl get pods",
+     "AWS_CONFIG_FILE=/dev/stdin aws s3 ls <<< 'credential_process = touch'",
+     "cargo --config /dev/stdin build <<< 'rustc-wrapper = \"touch\"'",
+     "npm --userconfig=/dev/stdin run x <<< script-shell=touch"],
+)  # fmt: skip
+def test_a_flag_or_settings_in_the_line_may_name_a_forbidden_program(tmp_path: Path, command: str) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(touch:*)")
+    assert decide_command(engine, command) != "allow"
+    harmless = ("pip list --python python3.11", "kubectl get pods", "KUBECONFIG=touch.yaml kubectl get pods")
+    assert [each for each in harmless if decide_command(engine, each) != "allow"] == []

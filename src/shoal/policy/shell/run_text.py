@@ -109,7 +109,8 @@ _COPIERS = COPYING_COMMANDS | {"install", "rsync"}
 _MAX_OPERANDS = 12
 _PROGRAM_FILE = re.compile(r"/(?:\S*/)?s?bin/[^/\s]+")
 _COMMAND_FLAG = re.compile(
-    r"--?[\w.-]*(?:cmd|command|exec|editor|pager|program|shell|tool|viewer|browser|wrapper|hook|config|option)"
+    r"--?[\w.-]*(?:cmd|command|exec|editor|pager|program|shell|tool|viewer|browser|wrapper|hook|config|option"
+    r"|python|interpreter|compiler|linker|binary|runner|launcher|helper|askpass|plugin|driver|\bbin\b|\bgit\b|\bnode\b)"
     r"[\w.-]*(?:=(.*))?",
     re.DOTALL | re.IGNORECASE,
 )
@@ -166,7 +167,8 @@ def find_run_text(
     if base_name in WRITING_COMMANDS:
         return ()
     if base_name in NOT_RUNNING_COMMANDS:
-        return _find_setting_commands(base_name, [word.value for word in words], script)
+        streams = (script.strip(),) if may_read_settings(words, script) else ()
+        return (*_find_setting_commands(base_name, [word.value for word in words], script), *streams)
     # Any other program may be a wrapper of its first operand, of words after `--`, or of text after a flag.
     values = [word.value or "" for word in words]
     operands = [value for value in values if _OPERAND.match(value)]
@@ -199,6 +201,12 @@ def _may_get_text(name: str, words: Sequence[ShellWord], script: str) -> bool:
     return any(word.stream for word in words) or "<" in script or "|" in script[: max(start, 0) or None]
 
 
+def may_read_settings(words: Sequence[ShellWord], script: str) -> bool:
+    """Return True if text of the command line may be a file of settings, which may name programs."""
+    is_named = any(word.stream for word in words) or "<(" in script or _INPUT_FILE.search(script) is not None
+    return is_named and _has_input(script)
+
+
 def _find_setting_commands(name: str, values: Sequence[str | None], script: str) -> tuple[str | None, ...]:
     """Return the values of flags and settings with which a program runs a command now or later."""
     if name == "git":
@@ -212,6 +220,7 @@ def _find_setting_commands(name: str, values: Sequence[str | None], script: str)
         found += values[1:]
     if name in _CLIENTS:
         found += _list_client_texts(name, values, script)
+    found += filter(_PROGRAM_FILE.fullmatch, (each for value in values for each in (value or "").split("=")))
     texts = [each.partition("=")[2].lstrip("!") for each in found if each]
     is_computed = any(
         value is None and _RUNNING_FLAG.fullmatch(flag or "") for flag, value in pairwise(values)
@@ -251,7 +260,8 @@ def _find_flag_commands(name: str, words: Sequence[ShellWord], script: str) -> t
     ):
         given += (None,)
     parts = (each for value in values for each in (value or "").split(",")) if name in _COMPILERS else ()
-    return (*values, *attached_values, *given, *parts)
+    streams = (script.strip(),) if may_read_settings(words, script) else ()
+    return (*values, *attached_values, *given, *parts, *streams)
 
 
 def _find_runner_commands(name: str, words: Sequence[ShellWord], script: str) -> tuple[str | None, ...]:
