@@ -167,8 +167,8 @@ def find_run_text(
     if base_name in WRITING_COMMANDS:
         return ()
     if base_name in NOT_RUNNING_COMMANDS:
-        streams = (script.strip(),) if may_read_settings(words, script) else ()
-        return (*_find_setting_commands(base_name, [word.value for word in words], script), *streams)
+        given = _find_setting_commands(base_name, [word.value for word in words], script)
+        return (*given, script.strip()) if may_read_settings(words, script) else given
     # Any other program may be a wrapper of its first operand, of words after `--`, or of text after a flag.
     values = [word.value or "" for word in words]
     operands = [value for value in values if _OPERAND.match(value)]
@@ -220,7 +220,8 @@ def _find_setting_commands(name: str, values: Sequence[str | None], script: str)
         found += values[1:]
     if name in _CLIENTS:
         found += _list_client_texts(name, values, script)
-    found += filter(_PROGRAM_FILE.fullmatch, (each for value in values for each in (value or "").split("=")))
+    pieces = [each for value in values for each in (value or "").split("=")]
+    found += [each for each in pieces if _PROGRAM_FILE.fullmatch(each)]
     texts = [each.partition("=")[2].lstrip("!") for each in found if each]
     is_computed = any(
         value is None and _RUNNING_FLAG.fullmatch(flag or "") for flag, value in pairwise(values)
