@@ -19,7 +19,7 @@ from shoal.policy.mode_inheritance import narrow_child_permission_mode
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.workspaces.local_workspace import LocalWorkspace
 
-_FILES = ("notes.txt", "deploy.pem", "tool.py", "src/.gitkeep")
+_FILES = ("notes.txt", "deploy.pem", "server.key", "secrets/notes.txt", "tool.py", "src/.gitkeep")
 _LINKS = {
     "out": "../outside",
     "linkfile": "../outside/key",

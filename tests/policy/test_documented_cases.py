@@ -49,6 +49,9 @@ def case_project(tmp_path: Path) -> Path:
         "fresh_20.txt",
         "fresh_21.txt",
         "fresh_22.txt",
+        "fresh_23.txt",
+        "fresh_24.txt",
+        "fresh_25.txt",
     ],
 )
 def test_every_call_is_decided_as_documented(case_project: Path, name: str) -> None:

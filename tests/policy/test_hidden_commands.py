@@ -78,3 +78,75 @@ def test_a_rule_holds_for_commands_in_options_and_here_documents(
 ) -> None:
     engine = create_engine(tmp_path, "bypassPermissions", deny=rule)
     assert decide_command(engine, command) in decided
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["python3 -ic '' <<< 'import os;os.system(\"touch x\")'", "python3 -i a.py <<< 'os.system(\"touch x\")'",
+     "PYTHONINSPECT=1 python3 a.py <<< 'os.system(\"touch x\")'",
+     "python3 -m pdb a.py <<< 'os.system(\"touch x\")'",
+     "echo 'os.system(\"touch x\")' | python3 -i a.py", "echo '!touch x' | python3 -m pdb a.py",
+     "node -i -e 0 <<< 'run(\"touch x\")'", "echo 'exec(\"touch x\")' | node inspect a.js",
+     "lua -i a.lua <<< 'os.execute(\"touch x\")'", "php -a a.php <<< 'system(\"touch x\");'",
+     "perl -d a.pl <<< 'system \"touch x\"'", "echo ':!touch x' | ghci a.hs", "echo '!touch x' | jshell a",
+     "echo 'run(\"touch x\")' | deno repl", "echo '(run \"touch\")' | sbcl --load a", "npm run deploy --"],
+)  # fmt: skip
+def test_an_interpreter_with_a_file_may_also_run_its_input(tmp_path: Path, command: str) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(npm run deploy)", ask="Bash(touch:*)")
+    assert decide_command(engine, command) != "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["vim '+!rm x'", "vim a '+call system(\"rm x\")'", "nvim '+lua os.execute(\"rm x\")'",
+     "vim --remote-expr 'system(\"rm x\")'", "less '+!rm x' a", "more '+!rm x' a", "ed '!rm x'",
+     "awk -l ./a 1", "awk --load=a 1", "sqlite3 -A -xf a.sqlar"],
+)  # fmt: skip
+def test_a_rule_for_an_editor_does_not_cover_a_command_in_a_word(tmp_path: Path, command: str) -> None:
+    programs = ("vim", "nvim", "less", "more", "ed", "awk", "sqlite3")
+    engine = create_engine(tmp_path, allow=" ".join(f"Bash({each}:*)" for each in programs))
+    assert decide_command(engine, command) != "allow"
+    harmless = ("vim +3 a", "less +G a", "less +30 a", "awk -F: 1 a", "sqlite3 a.db .tables")
+    assert [each for each in harmless if decide_command(engine, each) != "allow"] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "commands"),
+    [("tar -x*", ["tar xf a", "tar fx a", "gtar xf a", "bsdtar -vxf a"]),
+     ("curl -X POST:*", ["curl h -X POST", "curl -sXPOST h", "curl h --request=POST"]),
+     ("ssh:*", ["slogin h", "autossh -M0 h", "mosh h"]),
+     ("mkdir:*", ["gmkdir x", "git send-pack --exec='mkdir x' . HEAD"])],
+)  # fmt: skip
+def test_a_rule_holds_for_other_forms_of_its_command(tmp_path: Path, rule: str, commands: list[str]) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny=f"Bash({rule})")
+    assert [each for each in commands if decide_command(engine, each) == "allow"] == []
+    others = ("tar tf a", "tar cf a b", "curl -X GET h", "curl h", "ssh-keygen -l", "git push", "ls")
+    assert [each for each in others if decide_command(engine, each) != "allow"] == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["('sys'.'tem')('to'.'uch x');", "'system'('to'.'uch x');", "$a[0]('to'.'uch x');", "(fn() => f())('x');",
+     "A::{'x'}('to'.'uch x');"],
+)  # fmt: skip
+def test_a_call_of_an_expression_in_php_may_run_anything(tmp_path: Path, code: str) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(touch:*)")
+    assert decide_command(engine, f'php -r "{code}"'.replace("$", "\\$")) != "allow"
+    assert decide_command(engine, "php -r 'echo strlen(trim(\"x\"));'") == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["pip --python /usr/bin/touch list", "pip --python=touch list", "npm --git=touch install",
+     "uv pip list --python touch", "kubectl --kubeconfig=/dev/stdin get pods <<< 'command: touch'",
+     "KUBECONFIG=/dev/stdin kubectl get pods <<< 'command: touch'",
+     "KUBECONFIG=<(echo 'command: touch') kubectl get pods",
+     "AWS_CONFIG_FILE=/dev/stdin aws s3 ls <<< 'credential_process = touch'",
+     "cargo --config /dev/stdin build <<< 'rustc-wrapper = \"touch\"'",
+     "npm --userconfig=/dev/stdin run x <<< script-shell=touch"],
+)  # fmt: skip
+def test_a_flag_or_settings_in_the_line_may_name_a_forbidden_program(tmp_path: Path, command: str) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(touch:*)")
+    assert decide_command(engine, command) != "allow"
+    harmless = ("pip list --python python3.11", "kubectl get pods", "KUBECONFIG=touch.yaml kubectl get pods")
+    assert [each for each in harmless if decide_command(engine, each) != "allow"] == []

@@ -122,3 +122,8 @@ def test_uv_is_asked_where_it_would_use_the_environment_or_settings_of_the_proje
     (project / name).write_text(content)
     assert decide_command(engine, command) == "ask"
     assert decide_command(engine, "uv --version") == "allow"
+
+
+@pytest.mark.parametrize("operand", ["./run.sh", "run.sh", "pip", "/usr/bin/env", "3.12"])
+def test_uv_runs_no_program_that_a_list_of_interpreters_names(tmp_path: Path, operand: str) -> None:
+    assert decide_command(create_engine(tmp_path), f"uv python list {operand}") == "ask"

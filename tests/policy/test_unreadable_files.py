@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from corpus_project import create_corpus_project
 from permission_helpers import create_engine, decide_call, decide_command, name_decision
 
 from shoal.core.permissions.permission_decisions import AskDecision, DenyDecision
 from shoal.policy import unreadable_files, wildcards
 from shoal.policy.path_patterns import find_path_pattern_anchor
+from shoal.policy.shell.readonly_table import load_readonly_command_table
 
 
 @pytest.fixture
@@ -121,3 +123,19 @@ def test_zsh_expands_two_asterisks_at_any_depth(project: Path) -> None:
 def test_wildcards_in_unreadable_directories_get_a_decision(project: Path) -> None:
     engine = create_engine(project, deny="Read(./secrets/**)", home=project / "home")
     assert decide_command(engine, "cat /proc/*/fd/*") == "ask"
+
+
+def test_a_git_command_of_flags_shows_no_more_than_one_with_a_name(tmp_path):
+    project = create_corpus_project(tmp_path)
+    engine = create_engine(project, deny="Read(secrets/**)")
+    commands = [
+        f"git {name} {words}"
+        for name in ("log", "whatchanged", "rev-list", "shortlog", "status", "describe", "ls-files", "show")
+        for flag in (load_readonly_command_table()["git"].subs[name].flags or "").split()
+        for words in (flag.rstrip(":?"), f"--no-color {flag.rstrip(':?')}", f"{flag.rstrip(':?')} -20")
+    ]
+    allowed = [each for each in dict.fromkeys(commands) if decide_command(engine, each) == "allow"]
+    # A revision keeps the decision, but the command is looked at more closely.
+    assert [each for each in allowed if decide_command(engine, f"{each} v1^") != "allow"] == []
+    assert decide_command(engine, "git log -20 --oneline") == "allow"
+    assert decide_command(engine, "git log -20 --oneline -p") != "allow"

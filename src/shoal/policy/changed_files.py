@@ -6,8 +6,11 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 
+from shoal.policy.command_rules import skip_git_flags
+from shoal.policy.output_flags import is_input_flag
 from shoal.policy.shell.command_analysis import SimpleShellCommand
 from shoal.policy.shell.inner_commands import LANGUAGES
 from shoal.policy.shell.known_commands import (
@@ -16,11 +19,9 @@ from shoal.policy.shell.known_commands import (
     NOT_RUNNING_COMMANDS,
     WRITING_COMMANDS,
 )
-from shoal.policy.shell.readonly_table import load_readonly_command_table
-from shoal.policy.shell.small_languages import list_sed_files
+from shoal.policy.shell.small_languages import AWKS, list_sed_files
 from shoal.policy.shell.wrapper_commands import SHELLS, WRAPPERS
 from shoal.policy.unreadable_files import (
-    AWKS,
     COMPILERS,
     COMPUTED_COPY,
     CONTAINER_PROGRAMS,
@@ -52,16 +53,17 @@ OPERAND_CHANGERS = frozenset(
 )
 """Programs that may change the files and directories named in their arguments."""
 _OPERAND_READERS = (
-    DIRECTORY_TOOLS
-    | NOT_RUNNING_COMMANDS
-    | COMMAND_RUNNERS
-    | COMPILERS
-    | INTERPRETERS
-    | SHELLS
-    | frozenset(WRAPPERS)
-    | frozenset(
-        """
-        rsync scp install dd ssh nc ncat cloc scc tokei loc lizard semgrep gitleaks trivy bat delta
+    (
+        DIRECTORY_TOOLS
+        | NOT_RUNNING_COMMANDS
+        | COMMAND_RUNNERS
+        | COMPILERS
+        | INTERPRETERS
+        | SHELLS
+        | frozenset(WRAPPERS)
+        | frozenset(
+            """
+        rsync scp install dd ssh nc ncat cloc scc tokei loc lizard semgrep trivy bat delta
         pygmentize highlight glow mdcat jq yq xq gron fx xmllint csvlook csvstat csvcut mlr xsv
         tsx ts-node esno open xdg-open vulture pydocstyle pycodestyle pyright-python pyre pytype deptry
         interrogate darglint
@@ -74,13 +76,18 @@ _OPERAND_READERS = (
         rustc swiftc kotlinc scalac ghc ocamlc ocamlopt nvcc gfortran tcc nim dmd gdc ldc2 fpc erlc
         eval : true false exit wait trap jobs fg bg disown umask ulimit alias
         """.split()  # noqa: SIM905 - easier to read and extend as one text
+        )
     )
-) - OPERAND_CHANGERS
+    - OPERAND_CHANGERS
+    - frozenset(
+        "dpkg rpm gem man info sort uniq cut tr diff cat head tail wc ls grep rg".split()  # noqa: SIM905
+    )
+)
 """Programs that read the files named in their arguments, or whose outputs are known by their flags."""
 _MODULE_FLAG = re.compile(r"-[bBdEiIOqsSuvx]*m(.*)")
 _SCRIPT_NAME = re.compile(r"\.(?:sh|bash|zsh|py|rb|pl|js|mjs|cjs|ts)$")
 _COPYING_SUBCOMMANDS: dict[str, frozenset[str]] = {
-    **dict.fromkeys(("docker", "podman", "nerdctl", "kubectl", "oc"), frozenset({"cp"})),
+    **dict.fromkeys(("docker", "podman", "nerdctl", "kubectl", "oc"), frozenset({"cp", "config", "plugin"})),
     **dict.fromkeys(
         ("aws", "gsutil", "gcloud", "az", "mc"), frozenset({"cp", "mv", "sync", "rsync", "download"})
     ),
@@ -92,17 +99,31 @@ _COPYING_SUBCOMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("ng", "nest", "hugo", "mkdocs", "stack", "lein", "jekyll", "gatsby", "zola"),
                     frozenset({"new", "init"})),
     "composer": frozenset({"create-project"}),
-    "helm": frozenset({"create", "dependency", "dep", "dependencies"}),
+    "helm": frozenset({"repo", "create", "dependency", "dep", "dependencies"}),
     "deno": frozenset({"init", "compile", "bundle"}),
     "swift": frozenset({"package", "build"}),
     "bundle": frozenset({"gem", "binstubs", "config", "init"}),
     "git": frozenset({"credential-store", "pack-objects", "multi-pack-index", "commit-graph"}),
-    "uv": frozenset({"venv", "init"}),
+    "uv": frozenset({"venv", "init", "build"}),
+    "hatch": frozenset({"new", "build"}),
     "gh": frozenset({"clone", "download"}),
     "meson": frozenset({"setup"}),
     "django-admin": frozenset({"startproject", "startapp"}),
 }  # fmt: skip
 """Subcommands that copy to a path that they name, or that make the directory that they name."""
+_MAKING_SUBCOMMANDS = frozenset(
+    """
+    new init create generate g scaffold export archive vendor clone checkout co download save dump backup
+    restore extract unpack screenshot pdf startproject startapp devenv init-templatedir eject
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
+"""Subcommands of many programs that make the files or directories that they name."""
+_SUBCOMMAND_TOOLS = (DIRECTORY_TOOLS | NOT_RUNNING_COMMANDS) - frozenset(
+    """
+    git pytest find fd fdfind ls du stat tree echo printf test read set export source cat grep rg npm pnpm
+    yarn bun make gmake
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
 _OWN_FILES: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
     name: (frozenset(subcommands.split()), tuple(files.split()))
     for name, subcommands, files in (
@@ -231,6 +252,8 @@ _UNPACKERS = {
         re.compile(r".*", re.DOTALL),
     ),
     "ar": re.compile(r"-?[A-Za-z]*x[A-Za-z]*"),
+    "borg": re.compile("extract"),
+    "dar": re.compile(r"-[A-Za-z]*x.*|--extract.*"),
     "jar": re.compile(r"-?[A-Za-z]*x[A-Za-z]*|--ex.*"),
 }
 _WHOLE_DIRECTORY_CHANGERS = frozenset({"rm", "mv", "ln", "trash", "trash-put", "gio"})
@@ -270,6 +293,19 @@ _OTHER_TREE_CHANGERS: dict[str, frozenset[str]] = {
 }
 """Subcommands of other version control systems that may change any file."""
 _GIT_DIRECTORY_MAKERS = frozenset({"clone", "init", "worktree"})
+_GIT_OPERAND_READERS = frozenset(
+    """
+    add annotate archive blame branch bisect cat-file check-attr check-ignore check-mailmap
+    check-ref-format checkout cherry clean clone commit commit-tree count-objects credential describe diff
+    diff-files diff-index diff-tree difftool fetch fetch-pack for-each-ref format-patch fsck gc
+    get-tar-commit-id grep gui gitk hash-object help instaweb log ls-files ls-remote ls-tree maintenance
+    merge-base mktag name-rev notes pack-refs patch-id prune push range-diff reflog remote repack replace
+    request-pull rerere rev-list rev-parse send-email shortlog show show-branch show-index show-ref stash
+    status submodule symbolic-ref switch tag update-ref update-server-info upload-pack var verify-commit
+    verify-pack verify-tag version whatchanged write-tree
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
+"""Commands of git whose operands are not written, or are looked at elsewhere."""
 _HARMLESS_STASH = frozenset({"list", "show", "drop", "clear", "create", "store"})
 _NEW_BRANCH = re.compile(r"-[bBcC]|--create|--force-create|--orphan")
 _BRANCH_FLAG = re.compile(
@@ -282,35 +318,14 @@ _READING_WORDS: dict[str, frozenset[str]] = {
     "sparse-checkout": frozenset({"list", "check-rules"}),
 }
 """Words of git commands with which they leave the files as they are."""
-_FLAG = re.compile(r"(--?[A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
-_FLAG_WORD = re.compile(r"[-_.]")
-_VALUE_PART = re.compile(r"[=:,;\s]")
-_OUTPUT_WORD = re.compile(
-    r"out.*|junit.*|reports?|log.*|dump.*|save.*|export.*|write.*|dest.*|result.*|html|xml|json|csv|sarif|lcov"
-    r"|(?:base)?(?:tmp|temp).*|cache.*|target|record.*|artifacts?|emit|trace|snapshots?|downloads?|pidfile|db|o|O|site|public|dist"
-)
-"""Words in the names of flags that name files to write."""
-_INPUT_WORD = re.compile(
-    r"env.*|key.*|cert.*|ca.*|identity|in|input.*|infile|conf.*|cfg|settings?|kubeconfig|from|include|exclude"
-    r"|ignore.*|filter|load|so?u?rce?|read|secrets?|credentials?|pass.*|user|netrc|file|rc.*|script|select|test.*"
-    r"|project|manifest|package|path|cwd|chdir|root.*|workspace|git|work|ref|init|context|schema|data|body"
-    r"|template|require.*|constraint|format|pattern|glob|grep|message|title|patch|allow|deny|skip|match|with"
-    r"|without|no|not|only|name|prune|mount|bind|type|attr|diff|cov"
-)
-"""Words in the names of flags that name files to read or to leave out."""
-_CERTAIN_INPUT_WORD = re.compile(
-    r"env.*|key.*|cert.*|ca(?:file|path|cert.*)?|identity|in|input.*|infile|conf.*|cfg|settings?|kubeconfig|from"
-    r"|include|exclude|ignore.*|read|secrets?|credentials?|pass.*|netrc|rc|load|constraints?|require.*|schema"
-)
-"""Words in the names of flags whose values no program writes."""
-_OUTPUT_LETTERS = ("-o", "-O", "-d", "-D")
-_OTHER_OUTPUT_LETTERS = ("-w", "-t", "-P")
-_COMPILER_OUTPUT = re.compile(
-    r"-(?:MF|MJ|dumpdir|dumpbase|Map)=?(.*)|-(?:W[pla],|f|save-temps=)(.+)", re.DOTALL
-)
-"""Flags of compilers that name further files to write."""
-_INSTALLERS = frozenset({"install", "download", "wheel"})
-_INSTALL_FLAGS = ("-t", "-i", "--root", "--prefix", "--path", "--dir", "--directory", "--install-dir")
+_SETTING_FILE_FLAGS: dict[str, re.Pattern[str]] = {
+    "curl": re.compile(r"-[A-Za-z#0-9:]*K|--conf"),
+    "wget": re.compile(r"--conf|-e|--exec"),
+    "aria2c": re.compile(r"--conf-path|-i|--input-file"),
+    "yt-dlp": re.compile(r"--config-loc"),
+    "axel": re.compile(r"-a$"),
+}
+"""Flags of programs that take further flags from a file, which may name any output."""
 _AWK_COMPUTED_OUTPUT = re.compile(r"print[^;}\n]*>(?!>|\s*\"[^\"\\]*\"\s*(?:[;})\n]|$))")
 """awk code that writes a file whose name is not one plain string."""
 _COMPUTED_OUTPUT = re.compile(
@@ -369,7 +384,9 @@ def iter_possible_changed_paths(part: SimpleShellCommand, *, is_closed: bool) ->
     if _is_only_checking(name, words):
         return
     is_code_runner = name in INTERPRETERS or name.startswith("python")
-    copies = not _COPYING_SUBCOMMANDS.get(name, frozenset()).isdisjoint(words[1:4])
+    copies = not _COPYING_SUBCOMMANDS.get(name, frozenset()).isdisjoint(words[1:4]) or (
+        name in _SUBCOMMAND_TOOLS and not _MAKING_SUBCOMMANDS.isdisjoint(words[1:4])
+    )
     # A package manager may be told where its files are, as with `--manifest-path`.
     copies = copies or bool(_list_own_files(name, words))
     is_named = name in OPERAND_CHANGERS or copies or _makes_named_files(name, words)
@@ -380,7 +397,7 @@ def iter_possible_changed_paths(part: SimpleShellCommand, *, is_closed: bool) ->
         and not _leaves_operands(words[0] or "" if words else "")
     ):
         is_named, words = True, tuple(_iter_words_without_inputs(words))
-    if not is_named and name not in _INPUT_FLAG_PROGRAMS:
+    if not is_named and name not in _INPUT_FLAG_PROGRAMS and name not in COMPILERS:
         is_named = any(map(_WRITING_FLAG.fullmatch, filter(None, words[1:])))
     if not (is_named or is_code_runner or _is_git_change(name, words)):
         return
@@ -395,10 +412,9 @@ def iter_possible_changed_paths(part: SimpleShellCommand, *, is_closed: bool) ->
         for token in _PATH_PART.findall(word):
             if token != word and not GLOB.search(token):
                 yield token
-            # As in the commands `wFILE` of sed and `-CDIRECTORY` of tar.
+            # As in the commands `wFILE` of sed, `-CDIRECTORY` of tar and `-V1FILE` of vim.
             attached = token[1:] if token[:1] in ("w", "W") else token.lstrip("-")[1:]
-            if not GLOB.search(attached):
-                yield attached
+            yield from () if GLOB.search(attached) else (attached, attached.lstrip("0123456789"))
 
 
 def _iter_named_outputs(name: str, words: Sequence[str | None]) -> Iterator[str]:
@@ -437,16 +453,9 @@ def _iter_words_without_inputs(words: Sequence[str | None]) -> Iterator[str | No
     """Yield the words without the values of flags that name files to read."""
     previous = ""
     for word in words:
-        if not _is_input_flag(previous) and not ("=" in (word or "") and _is_input_flag(word or "")):
+        if not is_input_flag(previous) and not ("=" in (word or "") and is_input_flag(word or "")):
             yield word
         previous = word or ""
-
-
-def _is_input_flag(word: str) -> bool:
-    if not word.startswith("--"):
-        return False
-    parts = _FLAG_WORD.split(word.partition("=")[0].lstrip("-").lower())
-    return any(map(_CERTAIN_INPUT_WORD.fullmatch, parts))
 
 
 def _leaves_operands(program: str) -> bool:
@@ -460,8 +469,8 @@ def _leaves_operands(program: str) -> bool:
         not name
         or "/" in program
         or name in _OPERAND_READERS
+        or name in _OUTPUT_NAMERS
         or name in WRITING_COMMANDS
-        or name in load_readonly_command_table()
         or name.startswith("python")
         or _SCRIPT_NAME.search(name) is not None
     )
@@ -478,10 +487,13 @@ def _iter_derived_paths(name: str, word: str) -> Iterator[str]:
 
 
 def _makes_named_files(name: str, words: Sequence[str | None]) -> bool:
-    """Return True for `python -m venv`, similar modules, and `git config` with a file that it names."""
+    """Return True for `python -m venv`, similar modules, and git commands that write files they name."""
     if name == "git":
-        is_file_named = any(word is None or word.startswith(("-f", "--f")) for word in words[1:])
-        return is_file_named and "config" in words[1:6]
+        subcommand = (*skip_git_flags(tuple(words))[1:2], "")[0]
+        if subcommand == "config":
+            return any(word is None or word.startswith(("-f", "--f")) for word in words[1:])
+        # A command of git that is not listed may write the files that it names.
+        return not (subcommand in _GIT_OPERAND_READERS or _is_git_change(name, tuple(words)))
     return name.startswith("python") and _runs_making_module(words)
 
 
@@ -522,49 +534,6 @@ def find_formatted_endings(part: SimpleShellCommand) -> tuple[str, ...] | None:
     words = part.words or part.argv or ()
     signs, endings = _TREE_FORMATTERS.get(get_program_name(words) if words else "", (frozenset[str](), ()))
     return None if signs.isdisjoint(words[1:]) else endings
-
-
-def iter_output_paths(part: SimpleShellCommand, *, has_wide_names: bool) -> Iterator[str]:
-    """Yield the values of flags that may name files to write, of any program.
-
-    With `has_wide_names`, these are all flags that are not known to name an input.
-    """
-    words = part.words or part.argv or ()
-    is_cmake = bool(words) and get_program_name(words) == "cmake"
-    letters = ("-B",) if is_cmake else _OUTPUT_LETTERS + (_OTHER_OUTPUT_LETTERS if has_wide_names else ())
-    is_compiler = bool(words) and get_program_name(words) in COMPILERS
-    installs = not _INSTALLERS.isdisjoint(words[1:4])
-    for index, word in enumerate(words[1:], 1):
-        if word is None or word[:1] != "-":
-            continue
-        next_word = words[index + 1] if index + 1 < len(words) else None
-        if is_compiler and (match := _COMPILER_OUTPUT.fullmatch(word)) is not None:
-            value = match[1] or (match[2] or next_word or "").lstrip("-")
-        elif installs and word in _INSTALL_FLAGS:
-            value = next_word
-        elif word[:2] in letters and (is_cmake or word == word[:2] or "/" in word or "." in word):
-            value = word[2:] or next_word
-        elif (match := _FLAG.fullmatch(word)) is not None and len(match[1]) > 2:
-            is_output = _is_output_flag(match[1], has_wide_names=has_wide_names) or (
-                installs and match[1] in _INSTALL_FLAGS
-            )
-            value = (match[2] if match[2] is not None else next_word) if is_output else None
-        else:
-            continue
-        if value and value[:1] != "-":
-            yield value
-            if _VALUE_PART.search(value):
-                yield from filter(None, _VALUE_PART.split(value))
-
-
-def _is_output_flag(name: str, *, has_wide_names: bool) -> bool:
-    parts = _FLAG_WORD.split(name.lstrip("-").lower())
-    if any(map(_OUTPUT_WORD.fullmatch, parts)):
-        return True
-    if name.endswith("file") and name.lstrip("-") != "file":
-        # As in `--cidfile` and `--data-file`.
-        return not any(map(_CERTAIN_INPUT_WORD.match, parts))
-    return has_wide_names and not any(map(_INPUT_WORD.fullmatch, parts))
 
 
 def list_changed_directories(part: SimpleShellCommand) -> tuple[str, ...]:
@@ -613,12 +582,14 @@ def changes_system_files(part: SimpleShellCommand) -> bool:
 
 def _is_system_program(name: str) -> bool:
     """Return True if the program is installed where programs for administrators are."""
-    return any(
-        os.path.lexists(f"{directory}/{name}")
-        for directory in _SYSTEM_PROGRAM_DIRECTORIES
-        # Some systems have one directory for all programs.
-        if os.path.realpath(directory) not in ("/usr/bin", "/bin")
-    )
+    return any(os.path.lexists(f"{directory}/{name}") for directory in _list_system_program_directories())
+
+
+@cache
+def _list_system_program_directories() -> tuple[str, ...]:
+    """List the directories apart from each other: some systems have one directory for all programs."""
+    directories = map(os.path.realpath, _SYSTEM_PROGRAM_DIRECTORIES)
+    return tuple(each for each in dict.fromkeys(directories) if each not in ("/usr/bin", "/bin"))
 
 
 def mounts_files(part: SimpleShellCommand) -> bool:
@@ -640,6 +611,8 @@ def has_unknown_target(part: SimpleShellCommand) -> bool:
     if (words and words[0] is None) or mounts_files(part):
         return True
     if name in ("fd", "fdfind") and any(word and word.startswith(("-x", "-X", "--exec")) for word in words):
+        return True
+    if (settings := _SETTING_FILE_FLAGS.get(name)) and any(map(settings.match, filter(None, words[1:]))):
         return True
     if name in _SEDS and None in part.code:
         return True

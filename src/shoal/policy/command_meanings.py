@@ -55,6 +55,8 @@ _BUILTINS = frozenset(
     """.split()  # noqa: SIM905 - easier to read and extend as one text
 )
 """Builtins of the shell, for which the search path does not matter."""
+_PLAIN_GIT_SUBCOMMANDS = GIT_SUBCOMMANDS - {"push", "for-each-repo"}
+"""Subcommands of git that settings give no other meaning."""
 
 
 def add_git_alias_commands(
@@ -70,6 +72,8 @@ def _iter_alias_commands(
 ) -> Iterator[SimpleShellCommand]:
     words = part.words if part.argv is None else part.argv
     if not words or words[0] is None or not words[0].endswith("git"):
+        return
+    if len(words) > 1 and words[1] in _PLAIN_GIT_SUBCOMMANDS:
         return
     rest = skip_git_flags(words)
     if rest[1:2] == ("push",) and _may_force_push(command, paths.root):

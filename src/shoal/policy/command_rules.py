@@ -113,19 +113,16 @@ class ShellCommandRule:
             return False
         if part.argv is None or not (self.has_wildcards or part.via or part.argv[:1] == self._words[:1]):
             return False
-        if self._leaves_effect_open(part.argv):
-            return False
-        if all(wrapper in TRANSPARENT_WRAPPERS for wrapper in part.via) and self._is_match_for_words(
-            part.argv, self._allowed_words
+        return self._names_allowed_words(part.argv, part.via) and not self._leaves_effect_open(part.argv)
+
+    def _names_allowed_words(self, argv: tuple[str, ...], via: tuple[str, ...]) -> bool:
+        if (not via or all(wrapper in TRANSPARENT_WRAPPERS for wrapper in via)) and self._is_match_for_words(
+            argv, self._allowed_words
         ):
             return True
         # A rule about `find` or `env` allows these programs, but not the commands that they run.
-        names_command = len(self._allowed_words) - (self._allowed_words[-1:] == ("*",)) > len(part.via)
-        return (
-            bool(part.via)
-            and names_command
-            and self._is_match_for_words((*part.via, *part.argv), self._allowed_words)
-        )
+        names_command = len(self._allowed_words) - (self._allowed_words[-1:] == ("*",)) > len(via)
+        return bool(via) and names_command and self._is_match_for_words((*via, *argv), self._allowed_words)
 
     def _leaves_effect_open(self, words: tuple[str, ...]) -> bool:
         """Return True if a rule with wildcards does not name what the words run, remove or write."""

@@ -20,8 +20,9 @@ from shoal.policy.shell.known_commands import (
     WRITING_COMMANDS,
 )
 from shoal.policy.shell.readonly_table import load_readonly_command_table
+from shoal.policy.shell.small_languages import AWK_RUNS, AWKS, SED_COMMAND
 from shoal.policy.shell.wrapper_commands import SHELLS, WRAPPERS
-from shoal.policy.unreadable_files import AWKS, CONTAINER_PROGRAMS, get_program_name, join_places, list_places
+from shoal.policy.unreadable_files import CONTAINER_PROGRAMS, get_program_name, join_places, list_places
 
 _MAX_DEPTH = 5
 _MAX_TEXTS = 64
@@ -43,9 +44,7 @@ _SETTING = re.compile(r"[A-Za-z][\w.-]*=|--?[\w-]+=|ext::|(?:EXEC|SYSTEM|SHELL):
 """Text in front of a command in one word, as in `core.pager=…`, `!…` and `EXEC:…`."""
 _SHELL_SIGN = re.compile(r"[\s<>|;&$`*?]")
 _COMMAND_FLAG = re.compile(r"-[a-zA-Z]*c|--(?:command|call|session-command|sh-exec|exec|filter)")
-_AWK_RUNS = re.compile(r"system|\||getline|@\s*(?:load|[A-Za-z_]\w*\s*\()")
 _QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|`([^`]*)`")
-_SED_COMMAND = re.compile(r"(?:^|[;{}\n/$!0-9])[ \t]*e[ \t]+([^\n]+)")
 _ESCAPE = re.compile(r"(?:!|^\s*\.(?:shell|system)\s|\bshell\s|\\!)\s*([^\n'\"]+)", re.MULTILINE)
 """The rest of a line that an editor, debugger or database client gives to the shell."""
 _UNSAFE_IN_GLOB = re.compile(r"([^\w*?\[\]!^./~@%+:,=-])")
@@ -227,9 +226,9 @@ def _iter_texts_in_code(name: str, part: SimpleShellCommand) -> Iterator[_InnerT
     codes = [word for word in dict.fromkeys((*words[1:], *part.code)) if word is not None]
     for code in codes:
         if name in _SEDS:
-            yield from (_InnerText(text, is_command=True) for text in _SED_COMMAND.findall(code))
+            yield from (_InnerText(text, is_command=True) for text in SED_COMMAND.findall(code))
             continue
-        if name in AWKS and not _AWK_RUNS.search(code):
+        if name in AWKS and not AWK_RUNS.search(code):
             continue
         for match in _QUOTED.finditer(code):
             text = match[1] or match[2] or match[3] or ""

@@ -17,9 +17,8 @@ from shoal.policy.permission_rules import ToolPermissionRule
 from shoal.policy.shell.command_analysis import UNKNOWN_PATH, SimpleShellCommand
 from shoal.policy.shell.inner_commands import LANGUAGES
 from shoal.policy.shell.interpreter_code import may_expression_run
-from shoal.policy.shell.small_languages import ScriptEffects, find_awk_effects, find_sed_effects
+from shoal.policy.shell.small_languages import AWKS, ScriptEffects, find_awk_effects, find_sed_effects
 from shoal.policy.unreadable_files import (
-    AWKS,
     COMPILERS,
     CONTAINER_PROGRAMS,
     get_program_name,

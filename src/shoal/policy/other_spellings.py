@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TypeAlias
 
 from shoal.policy.command_synonyms import (
@@ -37,6 +38,10 @@ _OTHER_FIRST_WORDS = ("send-pack", "http-push", "fetch-pack", "commit-tree", "su
 """Subcommands of git that do the work of others."""
 _CASELESS_PROGRAMS = frozenset({"redis-cli", "valkey-cli", "keydb-cli", "cmd", "reg", "net", "sc", "wmic"})
 """Programs that ignore the case of their commands."""
+_DASHLESS_PROGRAMS = frozenset({"tar", "bsdtar", "star", "ar", "ps", "jar"})
+"""Programs whose first word contains flags, also without a dash."""
+_ONE_LETTER = re.compile(r"-[A-Za-z]")
+_LETTERS = re.compile(r"[A-Za-z0-9]+")
 _PIP_STARTERS = {"uv": "pip", "pipx": "runpip"}
 """Programs that work as pip after this word, which flags may precede."""
 _MAX_PIP_POSITION = 8
@@ -49,6 +54,8 @@ def standardize_words(words: Sequence[str | None]) -> KnownWords:
     plain_name = get_plain_name(words[0] or "")
     known: KnownWords = (*PROGRAM_NAMES.get(plain_name, (plain_name,)), *words[1:])
     name = known[0] or ""
+    if name in _DASHLESS_PROGRAMS and len(known) > 1 and _LETTERS.fullmatch(known[1] or ""):
+        known = (name, f"-{known[1]}", *known[2:])
     if name in _CASELESS_PROGRAMS:
         known = (name, *(word and word.lower() for word in known[1:]))
     if name in _PIP_STARTERS and _PIP_STARTERS[name] in known[1:_MAX_PIP_POSITION]:
@@ -204,7 +211,10 @@ class OtherSpellings:
 
 def has_more_words(words: Sequence[str | None], rule: Sequence[str]) -> bool:
     """Return True if a command has more operands or other flags than a rule."""
-    known, rule_words = standardize_words(words), standardize_words(rule)
+    # A `--` at the end has no effect.
+    known, rule_words = (
+        standardize_words(each[:-1] if each[-1:] == ("--",) else each) for each in (tuple(words), tuple(rule))
+    )
     flags, rule_flags = (
         [word for word in each[1:] if word is not None and word.startswith("-")]
         for each in (known, rule_words)
@@ -235,6 +245,9 @@ def _is_same_command(rule: KnownWords, command: KnownWords) -> bool:
     flags = [word for word in rule[1:] if word and word.startswith("-")]
     if not operands and not flags:
         return True
+    if (values := _list_flag_values(rule)) and _has_flag_values(values, command):
+        # A flag and its value may stand anywhere.
+        operands = [word for word in operands if word not in values]
     if operands and _is_unknown_subcommand(name, command):
         return True
     if not _has_operands(name, operands, command[1:]):
@@ -244,6 +257,25 @@ def _is_same_command(rule: KnownWords, command: KnownWords) -> bool:
     long_names = _list_long_names(given_words)
     context = (name, *operands)
     return all(_is_flag_word_given(word, given, long_names, context) for word in flags)
+
+
+def _list_flag_values(rule: KnownWords) -> list[str]:
+    """Return the words of a rule that follow a flag of one letter and may be its value."""
+    return [
+        word
+        for flag, word in pairwise(rule)
+        if flag and word and _ONE_LETTER.fullmatch(flag) and not word.startswith("-")
+    ]
+
+
+def _has_flag_values(values: list[str], command: KnownWords) -> bool:
+    return all(
+        any(
+            word is None or word == value or (word[:1] == "-" and word.endswith(value))
+            for word in command[1:]
+        )
+        for value in values
+    )
 
 
 def _is_unknown_subcommand(name: str, command: KnownWords) -> bool:

@@ -102,6 +102,10 @@ class PathResolver:
         return f"{real}/".startswith(self._inside)
 
     @property
+    def is_at_root(self) -> bool:
+        return self._get_cwd_prefix() == self._below_root
+
+    @property
     def directories(self) -> tuple[str, ...]:
         return (self.root, *map(str, self._workspace.granted_directories))
 
@@ -164,6 +168,11 @@ class CommandPathResolver:
     @property
     def directories(self) -> tuple[str, ...]:
         return self._paths.directories
+
+    @property
+    def is_at_root(self) -> bool:
+        """True if relative paths are relative to the root of the project."""
+        return self._paths.is_at_root
 
     def resolve_path(self, path: str) -> tuple[str, bool]:
         """Return the real path, and True if it is a directory. Raises `WorkspaceError`."""

@@ -5,6 +5,13 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+_GNU_PROGRAMS = """
+    awk base64 basename cat chgrp chmod chown chroot cksum comm cp cut date dd df dirname du echo env
+    expand find fold grep head id install join kill link ln locate logname ls md5sum mkdir mkfifo mknod
+    mktemp mv nice nl nohup od paste pr printenv printf pwd readlink realpath rm rmdir seq sha256sum
+    shred shuf sleep sort split stat stty sum sync tac tail tar tee test timeout touch tr true truncate
+    tsort tty uname uniq unlink updatedb wc who whoami xargs yes
+    """.split()  # noqa: SIM905 - a list to be read and extended
 PROGRAM_NAMES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("gradlew", "gw"), ("gradle",)),
     **dict.fromkeys(("apt-get", "aptitude"), ("apt",)),
@@ -18,6 +25,7 @@ PROGRAM_NAMES: dict[str, tuple[str, ...]] = {
     "nodejs": ("node",),
     "gmake": ("make",),
     "gsed": ("sed",),
+    "bsdtar": ("tar",),
     "flyctl": ("fly",),
     "sls": ("serverless",),
     "vc": ("vercel",),
@@ -31,6 +39,13 @@ PROGRAM_NAMES: dict[str, tuple[str, ...]] = {
     "uvx": ("uv", "tool", "run"),
     "rails": ("rake",),
     "sudoedit": ("sudo", "-e"),
+    # Programs that start ssh with their words.
+    **dict.fromkeys(
+        ("slogin", "autossh", "mosh", "ssh-copy-id", "sshfs", "pssh", "parallel-ssh", "pdsh", "cssh"),
+        ("ssh",),
+    ),
+    # The names of GNU programs beside those of another system.
+    **{f"g{name}": (name,) for name in _GNU_PROGRAMS},
 }
 """Other names of programs, and the command that they stand for."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from functools import partial
+from collections.abc import Iterator
+from functools import lru_cache, partial
 
 from shoal.core.errors import WorkspaceError
 from shoal.policy.changed_files import (
@@ -12,7 +13,6 @@ from shoal.policy.changed_files import (
     changes_system_files,
     find_formatted_endings,
     has_unknown_target,
-    iter_output_paths,
     iter_possible_changed_paths,
     list_changed_directories,
     mounts_files,
@@ -21,6 +21,7 @@ from shoal.policy.git_contents import find_git_contents, list_tracked_files
 from shoal.policy.included_files import find_unseen_includer
 from shoal.policy.incoming_files import list_incoming_files
 from shoal.policy.inner_parts import PACKAGE_MANAGERS, list_inner_parts
+from shoal.policy.output_flags import iter_output_paths
 from shoal.policy.path_resolver import CommandPathResolver
 from shoal.policy.permission_rules import ToolPermissionRule
 from shoal.policy.policy_texts import format_policy_notice
@@ -161,7 +162,7 @@ class ShellFileRuleChecker:
     ) -> ShellCommandPartDecision | None:
         """Check files it may read: in directories, by wildcards, through git, or as an unknown command."""
         table = tables.shell_read_rules
-        if table.forbids_nothing or not may_read_other_files(part):
+        if table.forbids_nothing or not may_read_other_files(part) or _is_git_query(part):
             return None
         for directory in list_searched_directories(part):
             rule = self._find_unreadable_rule_below(directory, tables)
@@ -173,14 +174,20 @@ class ShellFileRuleChecker:
         for path in part.reads:
             if GLOB.search(path) and (rule := self._find_wildcard_rule(path, table)) is not None:
                 return build_rule_decision("ask", part, rule, is_doubtful=True)
-        read_paths = tuple(iter_possible_read_paths(part))
-        places = list_places(part) if read_paths else ()
-        for word in read_paths:
-            # A path after a revision is relative to the top of the repository.
-            for path in (f"{self._paths.root}/{word}", *join_places((word,), places)):
-                if word and (rule := self._find_possible_file_rule(part, path, table)) is not None:
-                    return build_rule_decision("ask", part, rule, is_doubtful=True)
-        return None
+        found_rules = (
+            self._find_possible_file_rule(part, path, table) for path in self._iter_possible_read_paths(part)
+        )
+        rule = next(filter(None, found_rules), None)
+        return None if rule is None else build_rule_decision("ask", part, rule, is_doubtful=True)
+
+    def _iter_possible_read_paths(self, part: SimpleShellCommand) -> Iterator[str]:
+        words = [word for word in iter_possible_read_paths(part) if word]
+        places = list_places(part) if words else ()
+        for word in words:
+            yield from join_places((word,), places)
+            if not self._paths.is_at_root or word[0] in ("/", "~"):
+                # A path after a revision is relative to the top of the repository.
+                yield f"{self._paths.root}/{word}"
 
     def _find_possible_file_rule(
         self, part: SimpleShellCommand, path: str, table: FilePermissionRuleTable
@@ -203,7 +210,7 @@ class ShellFileRuleChecker:
         places = list_places(part)
         words = (
             *iter_possible_changed_paths(part, is_closed=True),
-            *iter_output_paths(part, has_wide_names=False),
+            *iter_output_paths(part),
         )
         named = [path for word in words for path in join_places((word,), places)]
         for path in filter(None, named):
@@ -355,3 +362,42 @@ class ShellFileRuleChecker:
             if rule := table.ask.find_match_once(real):
                 return build_rule_decision("ask", part, rule)
         return None
+
+
+def _is_git_query(part: SimpleShellCommand) -> bool:
+    """Return True if a git command has only flags that name no file and show no contents."""
+    words = part.argv
+    if (
+        not words
+        or words[0] != "git"
+        or len(words) < 2
+        or not part.read_only
+        or part.reads
+        or part.via
+        or part.code
+    ):
+        return False
+    subcommand = words[1]
+    for word in words[2:]:
+        if word[:1] != "-":
+            return False
+        # The number of a count such as `-20` is no file.
+        if not _shows_no_files(subcommand, "-1" if word[1:].isdigit() else word):
+            return False
+    return _shows_no_files(subcommand, "")
+
+
+@lru_cache(maxsize=1_000)
+def _shows_no_files(subcommand: str, flag: str) -> bool:
+    """Return True if nothing looks at files for a subcommand of git with this flag alone."""
+    words = ("git", subcommand, flag) if flag else ("git", subcommand)
+    part = SimpleShellCommand(text=" ".join(words), argv=words, words=words, read_only=True)
+    return not (
+        subcommand.startswith("-")
+        or list_searched_directories(part)
+        or find_git_contents(part) is not None
+        or reads_listed_files(part)
+        or reads_computed_files(part)
+        or mounts_files(part)
+        or any(iter_possible_read_paths(part))
+    )

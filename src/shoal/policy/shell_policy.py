@@ -25,7 +25,6 @@ from shoal.policy.accepted_commands import (
     is_accepted_command,
 )
 from shoal.policy.changed_files import (
-    iter_output_paths,
     iter_possible_changed_paths,
 )
 from shoal.policy.checkout_settings import (
@@ -48,6 +47,7 @@ from shoal.policy.open_rule_effects import (
     names_open_end,
     undoes_check,
 )
+from shoal.policy.output_flags import iter_output_paths
 from shoal.policy.path_resolver import CommandPathResolver, PathResolver
 from shoal.policy.permission_rules import EDIT_ACCEPTING_MODES, ToolPermissionRule
 from shoal.policy.policy_texts import format_policy_notice, format_shell_reason
@@ -533,7 +533,7 @@ class ShellCommandPermissionDecider:
             return None
         paths = (
             *iter_possible_changed_paths(part, is_closed=False),
-            *iter_output_paths(part, has_wide_names=True),
+            *iter_output_paths(part),
         )
         return next(
             (

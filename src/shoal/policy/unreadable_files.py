@@ -19,7 +19,7 @@ from shoal.policy.permission_rules import ToolPermissionRule
 from shoal.policy.shell.known_commands import COMMAND_RUNNERS, INTERPRETERS, WRITING_COMMANDS
 from shoal.policy.shell.shell_words import FOUND_PATHS
 from shoal.policy.shell.simple_commands import UNKNOWN_PATH, SimpleShellCommand
-from shoal.policy.shell.small_languages import list_sed_files
+from shoal.policy.shell.small_languages import AWKS, list_sed_files
 from shoal.policy.wildcards import GLOB, MAX_ENTRIES, TooManyDirectoryEntriesError
 
 WORKING_DIRECTORY = ""
@@ -167,7 +167,6 @@ COMPUTED_COPY = re.compile(
 """Code that copies or moves a file without naming both paths as plain texts."""
 _PERL_COMPUTED_FILE = re.compile(r"\b(?:sys)?open\b[^;]*(?:\.\s*['\"]|['\"]\s*\.|\$)|@ARGV\s*=")
 _LINE_CACHE = re.compile(r"\blinecache\b")
-AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
 _AWK_COMPUTED_INPUT = re.compile(
     r"getline\b[^<;}\n]*<(?!\s*\"[^\"\\]*\"\s*(?:[;})>&|\n]|$))|\bARG[VC]\b|@include|@load"
 )

@@ -14,6 +14,7 @@ from shoal.policy.shell.interpreter_code import may_run_programs, may_write_file
 from shoal.policy.shell.known_commands import COMMAND_RUNNERS, INTERPRETERS
 from shoal.policy.shell.shell_syntax import UnjudgeableCommandError, parse_shell_command
 from shoal.policy.shell.simple_commands import UNKNOWN_PATH, shell_home
+from shoal.policy.shell.small_languages import AWKS
 from shoal.policy.shell.wrapper_commands import SHELLS, WRAPPERS
 
 _PRINTERS = frozenset({"echo", "printf", "cat", "tee"})
@@ -243,7 +244,7 @@ def _may_write_any_file(part: SimpleShellCommand) -> bool:
     texts = [word for word in (*part.words[1:], *part.code) if word]
     if name in ("sed", "gsed"):
         return any(map(_SED_WRITES.search, texts))
-    if name in ("awk", "gawk", "mawk", "nawk"):
+    if name in AWKS:
         return any(map(_AWK_WRITES.search, texts))
     if name in LANGUAGES or name.startswith("python"):
         has_code = any(word.startswith(("-c", "-e", "-E", "-r", "-p", "-n", "-")) for word in texts)

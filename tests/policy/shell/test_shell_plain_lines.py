@@ -93,6 +93,19 @@ def test_the_fast_path_agrees_with_the_parser_on_the_corpora():
     assert [line for line in lines if analyze_shell_command(line) != _analyze_with_parser(line)] == []
 
 
+@pytest.mark.spec("PRM-05")
+def test_the_fast_path_agrees_with_the_parser_on_commands_of_git():
+    names = {name: usage for name, usage in load_readonly_command_table()["git"].subs.items() if usage.flags}
+    lines = [f"git {name}" for name in names] + [
+        f"git {name} {words}"
+        for name, usage in names.items()
+        for flag in dict.fromkeys(each.rstrip(":?") for each in usage.flags.split())
+        for words in (flag, f"{flag} -20", f"-3 {flag} main^", f"{flag}=x", f"{flag} -p", f"src/x {flag}")
+    ]
+    assert [line for line in lines if parse_plain_command_line(line) is None] == []
+    assert [line for line in lines if analyze_shell_command(line) != _analyze_with_parser(line)] == []
+
+
 @pytest.mark.parametrize(
     "line",
     r"""

@@ -20,7 +20,8 @@ from shoal.policy.shell.known_commands import (
     names_display_file,
 )
 from shoal.policy.shell.program_judges import get_found_name_pattern, list_tested_files
-from shoal.policy.shell.run_text import find_run_text
+from shoal.policy.shell.readonly_usage import ReadOnlyCommandVerdict
+from shoal.policy.shell.run_text import find_run_text, may_read_settings
 from shoal.policy.shell.shell_directories import PossibleShellDirectories
 from shoal.policy.shell.shell_syntax import UnjudgeableCommandError
 from shoal.policy.shell.shell_words import FOUND_PATHS, ShellWord
@@ -156,6 +157,16 @@ def _get_command_name(word: ShellWord) -> str | None:
     return name
 
 
+def _find_code(
+    name: str, found: UnexpandedShellCommand, verdict: ReadOnlyCommandVerdict, walk: ShellSyntaxWalkState
+) -> tuple[str | None, ...]:
+    """Return text that a command may run."""
+    if not verdict.read_only:
+        return find_run_text(name, found.words[1:], walk.text, is_runner=bool(verdict.doubt))
+    # A variable may name settings that are in the command line.
+    return (walk.text.strip(),) if found.sets and may_read_settings(found.words[1:], walk.text) else ()
+
+
 def _expand_plain_command(name: str, found: UnexpandedShellCommand, walk: ShellSyntaxWalkState) -> None:
     rest = found.words[1:]
     if name in _DIRECTORY_BUILTINS:
@@ -177,7 +188,7 @@ def _expand_plain_command(name: str, found: UnexpandedShellCommand, walk: ShellS
             walk.note_trouble("later_reading", name=name)
     verdict = judge_shell_command(name, rest, moved=walk.directories.may_have_moved)
     resolve_paths = walk.directories.resolve_paths
-    code = () if verdict.read_only else find_run_text(name, rest, walk.text, is_runner=bool(verdict.doubt))
+    code = _find_code(name, found, verdict, walk)
     _append_simple_command(
         found,
         walk,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from msgspec.structs import replace
 
@@ -28,6 +28,7 @@ from shoal.policy.shell.readonly_usage import (
     ReadOnlyCommandVerdict,
     build_not_proven_readonly_verdict,
     build_readonly_verdict,
+    is_bare_flag,
     judge_readonly_usage,
 )
 from shoal.policy.shell.shell_words import ShellWord
@@ -35,6 +36,15 @@ from shoal.policy.shell.shell_words import ShellWord
 _READING_MORE = frozenset({"npm", *LINK_FOLLOWING_FLAGS})
 """Programs that read files not named by any operand."""
 _SEDS = frozenset({"sed", "gsed"})
+_COMMAND_WORDS: dict[str, re.Pattern[str]] = {
+    **dict.fromkeys(
+        "vim vi nvim view ex gvim vimdiff rvim emacs".split(),  # noqa: SIM905
+        re.compile(r"\+(?!\d*(?::\d+)?$|/[^|]*$)|--remote-(?:send|expr)", re.DOTALL),
+    ),
+    **dict.fromkeys(("less", "more", "most"), re.compile(r"\+(?!\d*[GgFp%]?$|/[^!|]*$)", re.DOTALL)),
+    **dict.fromkeys(("ed", "red"), re.compile("!")),
+}
+"""Words of editors and viewers that are commands for them."""
 _IN_PLACE_FLAGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_SEDS, ("-i", "--in-place")),
     "yq": ("-i", "--inplace"),
@@ -92,6 +102,37 @@ def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -
     return _add_other_reads(name, words, verdict) if name in _READING_MORE else verdict
 
 
+@lru_cache(maxsize=1_000)
+def is_plain_git_flag(subcommand: str, flag: str) -> bool:
+    """Return True if a subcommand of git with this flag, which takes no value, reads no file that is named.
+
+    Several of these flags do no more than each of them.
+    """
+    usage = load_readonly_command_table()["git"].subs.get(subcommand)
+    if usage is None or usage.subs or not usage.alone or not is_bare_flag(flag, usage):
+        return False
+    verdict = judge_shell_command("git", (ShellWord(subcommand), ShellWord(flag)), moved=False)
+    return _is_reading_nothing(verdict)
+
+
+@cache
+def takes_git_names(subcommand: str) -> bool:
+    """Return True if a subcommand of git without flags only reads, whatever names follow it."""
+    usage = load_readonly_command_table()["git"].subs.get(subcommand)
+    if usage is None or usage.subs or not usage.alone or usage.needs or usage.operands != "text":
+        return False
+    names = (ShellWord(subcommand), ShellWord("name"), ShellWord("other/name"))
+    return all(
+        _is_reading_nothing(judge_shell_command("git", names[:count], moved=False)) for count in (1, 2, 3)
+    )
+
+
+def _is_reading_nothing(verdict: ReadOnlyCommandVerdict) -> bool:
+    return verdict.read_only and not (
+        verdict.reads or verdict.writes or verdict.doubt or verdict.follows_links
+    )
+
+
 @cache
 def is_plain_reader(name: str) -> bool:
     """Return True if a command whose words are no flags only reads the files that they name."""
@@ -136,14 +177,14 @@ def _is_help_or_version_call(name: str, words: Sequence[ShellWord]) -> bool:
 
 
 def _find_program_running_flag(name: str, words: Sequence[ShellWord]) -> str | None:
-    flags = PROGRAM_FLAGS.get(name)
-    if not flags:
+    flags, command = PROGRAM_FLAGS.get(name), _COMMAND_WORDS.get(name)
+    if not flags and command is None:
         return None
     for word in words:
         value = word.value if word.value is not None else word.prefix
         if value == "--":
             break
-        if value and is_flag_word(value, flags):
+        if (value and flags and is_flag_word(value, flags)) or (command is not None and command.match(value)):
             return format_shell_reason("runs_program", name=name, flag=value)
     return None
 
@@ -203,7 +244,8 @@ def _find_changed_files(name: str, words: Sequence[ShellWord]) -> tuple[ShellWor
     elif name in _OPERAND_CHANGERS:
         writes += operands
     elif name in _LAST_OPERAND_WRITERS:
-        writes += operands[1:][-1:]
+        # The input may be the first operand, as in `xxd -r - file`.
+        writes += [word for word in words if word.value == "-" or not word.may_be_flag][1:][-1:]
     elif name == "find" and any(word.value == "-delete" for word in words):
         writes += _list_find_start_paths(words)
     elif name == "git":

@@ -43,6 +43,7 @@ _PROGRAM_FLAGS: dict[str, tuple[str, ...]] = {
     "pull": ("--upload-pack",),
     "ls-remote": ("--upload-pack", "--exec"),
     "push": ("--receive-pack", "--exec"),
+    "send-pack": ("--receive-pack", "--exec"),
     "archive": ("--exec",),
     "fetch-pack": ("--upload-pack", "--exec"),
     "log": ("--ext-diff",),

@@ -66,7 +66,7 @@ _RUNS_IN: dict[str, re.Pattern[str]] = {
         r"|mainModule|getBuiltin)|\[\s*['\"`]|\+\s*['\"][^'\"]*['\"]\s*\]|\bDeno\b|\bBun\b|\bReflect\b|\bWebAssembly\b"
     ),
     "php": re.compile(
-        r"\$\w+\s*\(|\$\{|\b(?:include|require|include_once|require_once|assert|create_function|call_user_func\w*|dl"
+        r"\$\w+\s*\(|[\"'\])}]\s*\(|\$\{|\b(?:include|require|include_once|require_once|assert|create_function|call_user_func\w*|dl"
         r"|array_(?:map|filter|walk|reduce)|usort|uasort|uksort|preg_replace_callback|ob_start|mail|pcntl_\w+|FFI"
         r"|register_\w+_function|unserialize|popen|new|Closure|extract)\b|->\s*[{$]"
     ),
@@ -78,7 +78,7 @@ _RUNS_IN: dict[str, re.Pattern[str]] = {
     ),
     "gdb": re.compile(r"\b(?:shell|pipe|py|python|gu|guile|source|call|define|make|script)\b|^\s*!|\|"),
     "sqlite3": re.compile(
-        r"\.sh|\.sy|\.once|\.load|\.excel|(?:^|\n)\s*\.(?:on|lo(?!g)|exc|ar)|\||load_extension|\bedit\s*\("
+        r"\.sh|\.sy|\.once|\.load|\.excel|(?:^|\n)\s*\.(?:on|lo(?!g)|exc|ar)|\||load_extension|\bedit\s*\(|^-+A"
     ),
     "psql": re.compile(r"\\[!gow]|(?:^|^-\w*o|=)\s*\||\\copy|\bPROGRAM\b|\bLANGUAGE\b|\bDO\b", re.IGNORECASE),
     "mysql": re.compile(r"\bsystem\b|\\!|sys_exec|INSTALL|\bpager\b|\\P", re.IGNORECASE),

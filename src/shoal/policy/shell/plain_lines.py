@@ -17,7 +17,7 @@ from shoal.policy.shell.command_expansion import (
     UnexpandedShellCommand,
     expand_found_command,
 )
-from shoal.policy.shell.command_judge import is_plain_reader
+from shoal.policy.shell.command_judge import is_plain_git_flag, is_plain_reader, takes_git_names
 from shoal.policy.shell.evaluated_text import EVALUATING_BUILTINS
 from shoal.policy.shell.known_commands import RESERVED_WORDS, STATE_CHANGING_BUILTINS
 from shoal.policy.shell.redirections import add_redirect_target
@@ -49,6 +49,8 @@ _PATH_STARTS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01
 _READONLY_COMMANDS: dict[str, SimpleShellCommand] = {}
 """Read-only commands at the top of plain lines by their text, which alone decides what they are."""
 _MAX_READONLY_COMMANDS = 1_000
+_GIT_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./~^@-]*")
+"""Revisions and files; a colon may stand for a transport."""
 # Words that begin a construct or a declaration, which sets variables.
 _KEYWORDS = RESERVED_WORDS | {"declare", "typeset", "export", "readonly", "local", "unset", "unsetenv"}
 
@@ -162,6 +164,8 @@ def add_plain_line_commands(
 def _build_reading_command(text: str, words: list[str]) -> SimpleShellCommand | None:
     """Return a command that only reads the files that its words name, or None; the walk builds the same."""
     name, *operands = words
+    if name == "git":
+        return _build_git_query(text, words)
     if not _is_plain_reader(name):
         return None
     for operand in operands:
@@ -175,6 +179,25 @@ def _build_reading_command(text: str, words: list[str]) -> SimpleShellCommand | 
         reads=tuple(operands) if len(operands) < 2 else tuple(dict.fromkeys(operands)),
         read_only=True,
         why=f"{name} is read-only",
+    )
+    _add_readonly_command(text, part)
+    return part
+
+
+def _build_git_query(text: str, words: list[str]) -> SimpleShellCommand | None:
+    """Return a git command that only reads and names no file, or None; the walk builds the same."""
+    if len(words) < 2 or not takes_git_names(subcommand := words[1]):
+        return None
+    for word in words[2:]:
+        if word[:1] == "-":
+            # The number of a count such as `-20` does not matter.
+            if not is_plain_git_flag(subcommand, "-1" if word[1:].isdigit() else word):
+                return None
+        elif not _GIT_NAME.fullmatch(word):
+            return None
+    argv = tuple(words)
+    part = SimpleShellCommand(
+        text=text, argv=argv, words=argv, read_only=True, why=f"git {subcommand} is read-only"
     )
     _add_readonly_command(text, part)
     return part

@@ -108,6 +108,12 @@ def _parse_command_flag_table(text: str) -> _CommandFlagTable:
     )
 
 
+def is_bare_flag(word: str, usage: ReadOnlyCommandUsageSpec) -> bool:
+    """Return True if a word is one allowed flag that takes no value, so that no other word belongs to it."""
+    bare = _parse_command_flag_table(usage.flags or "").bare
+    return word in bare or (word[:1] == "-" and word[1:].isdigit() and ("-0" in bare or "-NUM" in bare))
+
+
 def judge_readonly_usage(
     name: str, words: Sequence[ShellWord], usage: ReadOnlyCommandUsageSpec
 ) -> ReadOnlyCommandVerdict:

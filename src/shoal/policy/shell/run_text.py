@@ -19,18 +19,15 @@ from shoal.policy.shell.known_commands import (
 )
 from shoal.policy.shell.program_judges import is_harmless_sed_script
 from shoal.policy.shell.shell_words import ShellWord
-from shoal.policy.shell.small_languages import get_sed_script
+from shoal.policy.shell.small_languages import AWK_RUNS, AWKS, SED_COMMAND, get_sed_script
 from shoal.policy.shell.wrapper_commands import SHELLS, WRAPPERS
 
 _CODE_FLAG = re.compile(r"-[a-zA-Z0-9]*[ceErpBR]|eval|--(?:eval|execute|command|expression|cmd|print)")
-_AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
 _PERL_MODULE_FLAG = re.compile(r"-[acdlnpstuwTW0-9]*[mM]-?([\w:]*)")
 _MAKES = frozenset({"make", "gmake"})
 _COMPILERS = frozenset({"gcc", "g++", "cc", "c++", "cpp", "gfortran"})
 _SEDS = frozenset({"sed", "gsed"})
 _SED_FILE_FLAG = re.compile(r"(?:-[nErsuziEl]*f|--fi[a-z]*=?)(.*)", re.DOTALL)
-_AWK_RUNS = re.compile(r"system|\||getline|@\s*(?:load|[A-Za-z_]\w*\s*\()")
-"""Signs of a program of awk that runs commands, perhaps through the name of a function in a variable."""
 _AWK_PLAIN_COMMAND = re.compile(
     r"system\(\s*\"[^\"\\]*\"\s*\)|(?:[{;(]|(?<!\\)\n)\s*\"[^\"\\]*\"\s*\|\s*getline"
     r"|\|\s*\"[^\"\\]*\"\s*(?=[;}\n]|$)"
@@ -42,13 +39,17 @@ _PROGRAM_NAME = re.compile(r"[a-z][a-z0-9_+-]*")
 _BEFORE_COMMAND = re.compile(r"--|-c|-e|-x|-a|--(?:command|exec|execute|cmd|run)|/[cC]")
 """Words that precede the command in a wrapper's arguments."""
 _OPERAND = re.compile(r"[^-0-9]")
-_INPUT_EDITORS = frozenset("ed ex sqlite3 psql mysql bc dc ftp tnftp lftp sftp telnet".split())  # noqa: SIM905
+_INPUT_EDITORS = frozenset(
+    """
+    ed ex sqlite3 psql mysql bc dc ftp tnftp lftp sftp telnet ghci jshell sbcl clisp ecl ccl octave gforth irb
+    pry iex erl groovysh spark-shell pyspark mongosh mongo redis-cli ipython ptpython bpython utop maxima sage
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
 """Programs that take commands from their input although they have a file."""
 _DEBUGGERS = frozenset({"gdb", "lldb"})
 _AWK_SHELL = re.compile(r"\|&?\s*\"[^\"]*\b(?:sh|ash|bash|dash|ksh|zsh|xargs|env|make)\b")
 """A pipe in a program of awk to a program that runs its input."""
 _AWK_STRING = re.compile(r"\"([^\"\\]*)\"")
-_SED_COMMAND = re.compile(r"(?:^|[;{}\n/$!0-9])[ \t]*e[ \t]+([^\n]+)")
 _ATTACHED_CODE = re.compile(
     r"(?:-[a-zA-Z0-9]*?[ceErpm](?!$)|--(?:eval|execute|command|expression|cmd|print)=)(.+)", re.DOTALL
 )
@@ -93,6 +94,13 @@ _CODE_MODULES = frozenset(
     }
 )
 """Modules of Python that run code in their arguments."""
+_INTERACTIVE_WORD = re.compile(
+    r"-[A-Za-z0-9]*[iad][A-Za-z0-9:]*|--(?:inter\w*|repl|debug|shell|persist|load|init)|(?:-m)?i?pdb|-mcode|code"
+    r"|repl|inspect|debug|console"
+)
+"""Words with which interpreters read code from their input in addition to what they were given."""
+_DEBUGGING_WORD = re.compile(r"-[A-Za-z0-9]*d[A-Za-z0-9:]*|-r(?:debug|irb|pry|byebug)")
+"""The same for languages whose flag -i changes files."""
 _INPUT_FILE = re.compile(r"/dev/(?:stdin|fd/)|/proc/[^/]+/fd/")
 _PLAIN_FILE = re.compile(r"-?-?[\w./-]+")
 _PIPING = frozenset({"pipe-pane", "pipep"})
@@ -101,7 +109,8 @@ _COPIERS = COPYING_COMMANDS | {"install", "rsync"}
 _MAX_OPERANDS = 12
 _PROGRAM_FILE = re.compile(r"/(?:\S*/)?s?bin/[^/\s]+")
 _COMMAND_FLAG = re.compile(
-    r"--?[\w.-]*(?:cmd|command|exec|editor|pager|program|shell|tool|viewer|browser|wrapper|hook|config|option)"
+    r"--?[\w.-]*(?:cmd|command|exec|editor|pager|program|shell|tool|viewer|browser|wrapper|hook|config|option"
+    r"|python|interpreter|compiler|linker|binary|runner|launcher|helper|askpass|plugin|driver|\bbin\b|\bgit\b|\bnode\b)"
     r"[\w.-]*(?:=(.*))?",
     re.DOTALL | re.IGNORECASE,
 )
@@ -158,7 +167,8 @@ def find_run_text(
     if base_name in WRITING_COMMANDS:
         return ()
     if base_name in NOT_RUNNING_COMMANDS:
-        return _find_setting_commands(base_name, [word.value for word in words], script)
+        given = _find_setting_commands(base_name, [word.value for word in words], script)
+        return (*given, script.strip()) if may_read_settings(words, script) else given
     # Any other program may be a wrapper of its first operand, of words after `--`, or of text after a flag.
     values = [word.value or "" for word in words]
     operands = [value for value in values if _OPERAND.match(value)]
@@ -191,6 +201,12 @@ def _may_get_text(name: str, words: Sequence[ShellWord], script: str) -> bool:
     return any(word.stream for word in words) or "<" in script or "|" in script[: max(start, 0) or None]
 
 
+def may_read_settings(words: Sequence[ShellWord], script: str) -> bool:
+    """Return True if text of the command line may be a file of settings, which may name programs."""
+    is_named = any(word.stream for word in words) or "<(" in script or _INPUT_FILE.search(script) is not None
+    return is_named and _has_input(script)
+
+
 def _find_setting_commands(name: str, values: Sequence[str | None], script: str) -> tuple[str | None, ...]:
     """Return the values of flags and settings with which a program runs a command now or later."""
     if name == "git":
@@ -204,6 +220,8 @@ def _find_setting_commands(name: str, values: Sequence[str | None], script: str)
         found += values[1:]
     if name in _CLIENTS:
         found += _list_client_texts(name, values, script)
+    pieces = [each for value in values for each in (value or "").split("=")]
+    found += [each for each in pieces if _PROGRAM_FILE.fullmatch(each)]
     texts = [each.partition("=")[2].lstrip("!") for each in found if each]
     is_computed = any(
         value is None and _RUNNING_FLAG.fullmatch(flag or "") for flag, value in pairwise(values)
@@ -243,7 +261,8 @@ def _find_flag_commands(name: str, words: Sequence[ShellWord], script: str) -> t
     ):
         given += (None,)
     parts = (each for value in values for each in (value or "").split(",")) if name in _COMPILERS else ()
-    return (*values, *attached_values, *given, *parts)
+    streams = (script.strip(),) if may_read_settings(words, script) else ()
+    return (*values, *attached_values, *given, *parts, *streams)
 
 
 def _find_runner_commands(name: str, words: Sequence[ShellWord], script: str) -> tuple[str | None, ...]:
@@ -310,6 +329,15 @@ def _list_input_code(name: str, words: Sequence[ShellWord], script: str) -> tupl
         for word in words
     )
     is_input_named = any(_INPUT_FILE.search(word.value or "") for word in words)
+    if name not in AWKS and name not in _SEDS:
+        # Text in the command line itself is there to be read, whatever else is given.
+        interactive = _DEBUGGING_WORD if name.startswith(("perl", "ruby")) else _INTERACTIVE_WORD
+        is_input_named = (
+            is_input_named
+            or "<<" in script
+            or "PYTHONINSPECT" in script
+            or any(interactive.fullmatch(word.value or "") for word in words)
+        )
     return () if has_file and not is_input_named and name not in _INPUT_EDITORS else (script.strip(),)
 
 
@@ -366,12 +394,12 @@ def _is_unknown_code(name: str, word: ShellWord, *, is_code: bool) -> bool:
         return is_code
     if name in _SEDS:
         return False
-    return name not in _AWKS or _AWK_RUNS.search(word.prefix) is not None
+    return name not in AWKS or AWK_RUNS.search(word.prefix) is not None
 
 
 def _find_interpreter_code(name: str, words: Sequence[ShellWord], script: str) -> tuple[str | None, ...]:
     code: list[str | None] = list(_list_input_code(name, words, script))
-    is_program = name in _AWKS or name in _SEDS
+    is_program = name in AWKS or name in _SEDS
     if code and not is_program and name not in _MAKES and _may_input_run(name, script):
         code.append(None)
     for index, word in enumerate(words):
@@ -382,7 +410,7 @@ def _find_interpreter_code(name: str, words: Sequence[ShellWord], script: str) -
             elif index == 0:
                 # A script that is found by its name, as in `node $(which npm)`.
                 code.append(script.strip())
-        elif name in _AWKS:
+        elif name in AWKS:
             code.extend(_list_awk_commands(word.value))
         elif name in _SEDS:
             script_text = get_sed_script(word.value)
@@ -397,16 +425,16 @@ def _find_interpreter_code(name: str, words: Sequence[ShellWord], script: str) -
 
 
 def _list_awk_commands(program: str) -> list[str | None]:
-    code: list[str | None] = [program] if _AWK_RUNS.search(program) else []
+    code: list[str | None] = [program] if AWK_RUNS.search(program) else []
     for match in _AWK_PLAIN_COMMAND.finditer(program):
         code.extend(expand_inner_text(_AWK_STRING.findall(match[0])[0]))
-    is_computed = _AWK_RUNS.search(_AWK_PLAIN_COMMAND.sub("", program)) is not None
+    is_computed = AWK_RUNS.search(_AWK_PLAIN_COMMAND.sub("", program)) is not None
     return [*code, None] if is_computed or _AWK_SHELL.search(program) else code
 
 
 def _list_sed_commands(script: str) -> list[str | None]:
     code: list[str | None] = [script, None] if _SED_RUNS_LINES.search(script) else [script]
-    return [*code, *(each for text in _SED_COMMAND.findall(script) for each in expand_inner_text(text))]
+    return [*code, *(each for text in SED_COMMAND.findall(script) for each in expand_inner_text(text))]
 
 
 def _list_word_code(name: str, value: str, *, is_code: bool) -> tuple[str | None, ...]:

@@ -8,6 +8,11 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
+AWK_RUNS = re.compile(r"system|\||getline|@\s*(?:load|[A-Za-z_]\w*\s*\()")
+"""Signs of a program of awk that runs commands, perhaps through the name of a function in a variable."""
+SED_COMMAND = re.compile(r"(?:^|[;{}\n/$!0-9])[ \t]*e[ \t]+([^\n]+)")
+"""The command of sed that runs the rest of its line."""
 _SED_FILE_COMMANDS = frozenset("rRwW")
 _SED_ADDRESS = re.compile(r"[0-9]+(?:~[0-9]+)?|\$|[+~][0-9]+")
 _SED_BLANK = re.compile(r"[ \t]*")
@@ -110,6 +115,9 @@ def find_awk_effects(words: Sequence[str]) -> ScriptEffects:
             if not _STANDARD_INPUT.isdisjoint(words[index : index + 1]) or word.endswith("-"):
                 return _UNKNOWN
             index += word in ("-f", "-E", "--file", "--exec")
+        elif word.startswith(("-l", "--lo")):
+            # A library that is loaded.
+            return _UNKNOWN
         elif _AWK_VALUE_FLAG.fullmatch(word):
             index += 1
     return _join_effects(map(parse_awk_program, programs))
