@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from subprocess import CalledProcessError
 from typing import Any
 
 import pytest
@@ -203,6 +204,45 @@ async def test_marks_that_a_killed_process_left_are_removed_and_those_of_the_use
     assert list_marks(project) == ["S secrets/key"]
     await run_commands(project, "echo x >> a; git add -A; git commit -qm x")
     assert list_marks(project) == ["S secrets/key"]
+
+
+async def test_marks_that_git_of_the_user_writes_back_are_removed(project: Path) -> None:
+    run_git(project, "update-index", "--skip-worktree", "secrets/key")
+    before = run_git(project, "ls-files", "--debug")
+    marks = HiddenFileMarks(Path(os.environ["SHOAL_HOME"]) / "shoal/git-marks")
+    paths = [project / ".env.example", project / "secrets"]
+    assert await marks.acquire({project / ".git": paths}) == ()
+    # As a rebase does that read the index while a command ran, and ends after it.
+    index = (project / ".git/index").read_bytes()
+    assert await marks.release() == ()
+    assert list_marks(project) == ["S secrets/key"]
+    (project / ".git/index").write_bytes(index)
+    run_git(project, "update-index", "--force-write-index")
+    assert len(list_marks(project)) == 3
+    await run_commands(project, "git status")
+    assert list_marks(project) == ["S secrets/key"]
+    assert [line for line in run_git(project, "ls-files", "--debug").splitlines() if "flags" not in line] == [
+        line for line in before.splitlines() if "flags" not in line
+    ]
+
+
+@pytest.mark.parametrize("line", ["git add --sparse -A", "git update-index .env.example", "git commit -qam x"])
+async def test_a_conflict_in_a_hidden_file_makes_the_repository_read_only(project: Path, line: str) -> None:
+    make_branch(project, "other", {".env.example": "other\n"})
+    (project / ".env.example").write_text("mine\n")
+    run_git(project, "commit", "-qam", "mine")
+    with pytest.raises(CalledProcessError):
+        run_git(project, "merge", "other")
+    entries = run_git(project, "ls-files", "-s")
+    (output,), _ = await run_commands(project, f"{line}; git commit -qm x")
+    assert "Commands cannot change the git repository: a rule or setting hides" in output
+    assert run_git(project, "ls-files", "-s") == entries
+    (project / ".env.example").write_text("both\n")
+    run_git(project, "commit", "-qam", "resolved")
+    (output,), _ = await run_commands(project, "echo x >> a; git add -A && git commit -qm x && echo done")
+    assert "done" in output.splitlines()
+    assert run_git(project, "show", "HEAD:.env.example") == "both"
+    assert list_marks(project) == []
 
 
 async def test_a_changed_hidden_file_stays_changed_and_is_not_committed(project: Path) -> None:

@@ -252,15 +252,24 @@ class HiddenFileMarks:
         async with _IndexLock(git_directory / "index") as index:
             record = _read_record(lock)
             entries = list_entries_below(index.content, names)
+            if any(each.is_unmerged for each in entries):
+                raise ValueError("a conflict in a hidden file, which git would resolve with an empty one")
             new = [name for name in hidden if name not in record.hidden]
-            added = [each for each in entries if each.is_skipped and _is_below(each.name, new, record.hidden)]
+            # Git that the user runs meanwhile may write back marks that Shoal has already removed.
+            added = [
+                each
+                for each in entries
+                if each.is_skipped
+                and not each.is_skipped_by_shoal
+                and _is_below(each.name, new, record.hidden)
+            ]
             _write_record(
                 lock,
                 _Record([*record.hidden, *new], [*record.kept, *(os.fsdecode(each.name) for each in added)]),
             )
             self._versions.setdefault(git_directory, {each.name: each.version for each in entries})
             if any(not each.is_skipped for each in entries):
-                index.replace(mark_entries(index.content, {each.name: True for each in entries}))
+                index.mark({each.name: True for each in entries})
 
     def _list_changed(self, git_directory: Path) -> list[Path]:
         names = [os.fsencode(name) for name in self._hidden[git_directory]]
@@ -278,10 +287,10 @@ class HiddenFileMarks:
             marks = {
                 each.name: False
                 for each in entries
-                if each.is_skipped and os.fsdecode(each.name) not in record.kept
+                if each.is_skipped_by_shoal or (each.is_skipped and os.fsdecode(each.name) not in record.kept)
             }
             if marks:
-                index.replace(mark_entries(index.content, marks))
+                index.mark(marks)
         _get_record_path(self._records, git_directory).unlink(missing_ok=True)
 
     async def _open_record(self, git_directory: Path) -> int:
@@ -335,9 +344,10 @@ class _IndexLock:
             self._handle = -1
             self._path.unlink(missing_ok=True)
 
-    def replace(self, content: bytes) -> None:
+    def mark(self, marks: dict[bytes, bool]) -> None:
         """Replace the index. It keeps its time: git compares it with the times of files to find changes."""
         assert self._status is not None
+        content = mark_entries(self.content, marks, self._status.st_dev)
         with os.fdopen(self._handle, "wb", closefd=False) as file:
             file.write(content)
         os.fchmod(self._handle, self._status.st_mode & 0o777)
