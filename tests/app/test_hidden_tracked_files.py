@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
 from pathlib import Path
+from subprocess import CalledProcessError
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ from git_repository import run_git
 from shoal.core.conversation.messages import ToolUseBlock, extract_tool_result_text
 from shoal.core.events import Event, NoteAdded, ToolOutputReturned
 from shoal.models.scripted_model import ScriptedModel
-from shoal.workspaces.hidden_file_marks import HiddenFileMarks
+from shoal.workspaces.hidden_file_marks import HiddenFileMarks, can_mark_hidden_files
 
 pytestmark = [pytest.mark.needs("bwrap"), pytest.mark.spec("CMP-121")]
 DENIED = {"permissions": {"deny": ["Read(./.env.*)", "Read(./secrets/**)"]}}
@@ -205,6 +208,48 @@ async def test_marks_that_a_killed_process_left_are_removed_and_those_of_the_use
     assert list_marks(project) == ["S secrets/key"]
 
 
+async def test_marks_that_git_of_the_user_writes_back_are_removed(project: Path) -> None:
+    run_git(project, "update-index", "--skip-worktree", "secrets/key")
+    before = run_git(project, "ls-files", "--debug")
+    marks = HiddenFileMarks(Path(os.environ["SHOAL_HOME"]) / "shoal/git-marks")
+    paths = [project / ".env.example", project / "secrets"]
+    assert await marks.acquire({project / ".git": paths}) == ()
+    # As a rebase does that read the index while a command ran, and ends after it.
+    index = (project / ".git/index").read_bytes()
+    assert await marks.release() == ()
+    assert list_marks(project) == ["S secrets/key"]
+    (project / ".git/index").write_bytes(index)
+    run_git(project, "update-index", "--force-write-index")
+    assert len(list_marks(project)) == 3
+    await run_commands(project, "git status")
+    assert list_marks(project) == ["S secrets/key"]
+    assert [line for line in run_git(project, "ls-files", "--debug").splitlines() if "flags" not in line] == [
+        line for line in before.splitlines() if "flags" not in line
+    ]
+
+
+@pytest.mark.parametrize(
+    "line", ["git add --sparse -A", "git update-index .env.example", "git commit -qam x"]
+)
+async def test_a_conflict_in_a_hidden_file_makes_the_repository_read_only(project: Path, line: str) -> None:
+    make_branch(project, "other", {".env.example": "other\n"})
+    (project / ".env.example").write_text("mine\n")
+    run_git(project, "commit", "-qam", "mine")
+    with pytest.raises(CalledProcessError):
+        run_git(project, "merge", "other")
+    entries = run_git(project, "ls-files", "-s")
+    (output,), _ = await run_commands(project, f"{line}; git commit -qm x")
+    assert "Commands cannot change the git repository: a rule or setting hides" in output
+    assert "Git now has other versions" not in output
+    assert run_git(project, "ls-files", "-s") == entries
+    (project / ".env.example").write_text("both\n")
+    run_git(project, "commit", "-qam", "resolved")
+    (output,), _ = await run_commands(project, "echo x >> a; git add -A && git commit -qm x && echo done")
+    assert "done" in output.splitlines()
+    assert run_git(project, "show", "HEAD:.env.example") == "both"
+    assert list_marks(project) == []
+
+
 async def test_a_changed_hidden_file_stays_changed_and_is_not_committed(project: Path) -> None:
     (project / ".env.example").write_text("changed by the user\n")
     entries = list_hidden_entries(project)
@@ -237,10 +282,53 @@ async def test_a_repository_whose_index_cannot_be_marked_is_read_only(project: P
     assert run_git(project, "log", "--format=%s", "-1").strip() == "start"
 
 
+@pytest.mark.parametrize(
+    ("text", "can_mark"),
+    [
+        ("[core]\n\tsparseCheckout = false\n", True),
+        ("[core]\n\tsparseCheckout = off ; no longer\n", True),
+        ("[core]\n\tsparseCheckoutCone = true\n", True),
+        ("[core]\n\tsparseCheckout = true\n", False),
+        ("[core] sparseCheckout = true\n", False),
+        ("[core]\n\tsparseCheckout # on\n", False),
+        ("[core]\n\tsparseCheckout = 00x\n", False),
+    ],
+)
+async def test_only_an_active_sparse_checkout_cannot_be_marked(
+    project: Path, text: str, *, can_mark: bool
+) -> None:
+    with (project / ".git/config").open("a") as file:
+        file.write(text)
+    assert can_mark_hidden_files(project / ".git") is can_mark
+
+
+async def test_a_full_disk_does_not_damage_the_record_of_marks(project: Path, tmp_path: Path) -> None:
+    records = tmp_path / "records"
+    killed = HiddenFileMarks(records)
+    assert await killed.acquire({project / ".git": [project / ".env.example"]}) == ()
+    for lock in killed._locks.values():
+        os.close(lock)
+    marks = HiddenFileMarks(records)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    (record,) = records.iterdir()
+    # The system writes only a part of the new record, as on a full disk.
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (record.stat().st_size + 2, limits[1]))
+    try:
+        failed = await marks.acquire({project / ".git": [project / "secrets"]})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert failed == (project / ".git",)
+    assert await marks.release() == ()
+    assert list_marks(project) == []
+
+
 async def test_a_locked_index_makes_the_repository_read_only(project: Path) -> None:
     (project / ".git/index.lock").touch()
     (output,), _ = await run_commands(project, "rm .git/index.lock; echo x >> a; git commit -qam x")
     assert "Commands cannot change the git repository" in output
+    assert "Git now has other versions" not in output
     assert run_git(project, "log", "--format=%s", "-1").strip() == "start"
 
 

@@ -99,6 +99,23 @@ async def test_a_project_shows_nothing_that_it_does_not_hide_itself(project: Pat
     assert "KEY" not in await read_all(project)
 
 
+async def test_a_project_does_not_show_what_a_rule_forbids_to_read(project: Path) -> None:
+    denied = ["Read(~/notes/**)", "Read(~/shared/lib/private/**)", "Read(~/shared/lib/x)"]
+    settings = {"sandbox": {"enabled": True}, "permissions": {"deny": denied}}
+    get_user_file().parent.mkdir(parents=True, exist_ok=True)
+    get_user_file().write_text(json.dumps(settings))
+    write_settings(
+        project / ".claude/settings.json",
+        denyRead=["~/notes", "~/shared"],
+        allowRead=["~/notes", "~/notes/n", "~/shared/lib", "~/shared/lib/private/p", "~/shared/lib/x"],
+    )
+    # From a script, whose commands the rules do not see.
+    (project / "script").write_text(f"{READ_ALL} 2>/dev/null")
+    output = await run_command(project, "sh ./script; ls ~/shared/lib")
+    assert not {"NOTES", "PRIVATE", "SHARED"} & set(output.split())
+    assert {"A", "S"} <= set(output.split())
+
+
 async def test_a_hidden_project_is_refused_with_what_to_do(project: Path) -> None:
     for denied in (
         {"denyRead": ["~/"]},

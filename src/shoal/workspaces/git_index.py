@@ -18,6 +18,11 @@ _EXTENDED = 0x4000
 """Bit of an entry's flags: two more bytes of flags follow."""
 _SKIP_WORKTREE = 0x4000
 """Bit of the additional flags: the file is not in the checkout, whatever is there."""
+_STAGE = 0x3000
+"""Bits of an entry's flags: the side of a merge that it belongs to, 0 without a conflict."""
+_DEVICE = slice(16, 20)
+_MARK_ORIGIN = b"shol"
+"""Device of an entry that Shoal marked. Git keeps the number, and ignores it when it looks for changes."""
 _DROPPED_EXTENSIONS = frozenset({b"EOIE", b"IEOT"})
 """Positions of entries, which only make reading faster."""
 _REFUSED_EXTENSIONS = frozenset({b"link", b"sdir"})
@@ -34,6 +39,8 @@ class IndexEntry(Struct, frozen=True):
     name: bytes
     version: bytes
     is_skipped: bool
+    is_skipped_by_shoal: bool
+    is_unmerged: bool
     start: int
     end: int
     has_more_flags: bool
@@ -94,8 +101,11 @@ def check_index_can_be_marked(content: bytes) -> None:
     mark_entries(content, {})
 
 
-def mark_entries(content: bytes, marks: dict[bytes, bool]) -> bytes:
-    """Return the index with the skip-worktree mark of these entries set or removed."""
+def mark_entries(content: bytes, marks: dict[bytes, bool], device: int = 0) -> bytes:
+    """Return the index with the skip-worktree mark of these entries set or removed.
+
+    `device` is the number of the device that an entry without a mark gets again.
+    """
     version = struct.unpack_from(">L", content, 4)[0]
     parts: list[bytes] = []
     position, size = 12, 0
@@ -103,7 +113,11 @@ def mark_entries(content: bytes, marks: dict[bytes, bool]) -> bytes:
         raw = content[entry.start : entry.end]
         is_skipped = marks.get(entry.name, entry.is_skipped)
         # An entry in the middle of a merge has a stage, and git looks at its file anyway.
-        if is_skipped != entry.is_skipped and not _get_flags(content, entry.start) & 0x3000:
+        if is_skipped != entry.is_skipped and not entry.is_unmerged:
+            # Git knows nothing about the file of an entry without times.
+            known_device = device & 0xFFFFFFFF if any(raw[: _DEVICE.start]) else 0
+            number = _MARK_ORIGIN if is_skipped else struct.pack(">L", known_device)
+            raw = raw[: _DEVICE.start] + number + raw[_DEVICE.stop :]
             raw = _mark_entry(raw, entry, is_skipped=is_skipped, is_padded=version < 4)
         parts.append(raw)
         size += len(raw)
@@ -159,10 +173,13 @@ def iter_index_entries(content: bytes) -> Iterator[IndexEntry]:
         if flags & 0xFFF not in (len(name), 0xFFF):
             raise ValueError("not an index with SHA-1 object ids")
         following = end + 1 if version == 4 else position + (end - position) // 8 * 8 + 8
+        is_skipped = bool(more & _SKIP_WORKTREE)
         yield IndexEntry(
             name=name,
             version=content[position + 24 : position + 28] + content[position + 40 : position + 60],
-            is_skipped=bool(more & _SKIP_WORKTREE),
+            is_skipped=is_skipped,
+            is_skipped_by_shoal=is_skipped and content[position + 16 : position + 20] == _MARK_ORIGIN,
+            is_unmerged=bool(flags & _STAGE),
             start=position,
             end=following,
             has_more_flags=has_more_flags,

@@ -9,6 +9,7 @@ marks. After a crash, the next command does so.
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
 import re
@@ -23,6 +24,7 @@ from msgspec import Struct
 
 from shoal.workspaces.git_index import (
     INDEX_ERRORS,
+    IndexEntry,
     check_index_can_be_marked,
     is_tracked,
     list_entries_below,
@@ -38,7 +40,8 @@ _KEPT_COPIES = 8
 _SPECIAL = re.compile(r"([\\*?\[\]!# ])")
 _ESCAPED = r"\\\1"
 _ACTIVE_SPARSE_CHECKOUT = re.compile(
-    r"^\s*sparsecheckout\s*(?:$|=\s*(?!false|no\b|off|0))", re.IGNORECASE | re.MULTILINE
+    r"(?:^|\])\s*sparsecheckout\s*(?:$|[;#]|=(?!\s*(?:false|no|off|0)\s*(?:$|[;#])))",
+    re.IGNORECASE | re.MULTILINE,
 )
 SPARSE_CHECKOUT_SETTINGS = {
     "core.sparseCheckout": "true",
@@ -252,21 +255,32 @@ class HiddenFileMarks:
         async with _IndexLock(git_directory / "index") as index:
             record = _read_record(lock)
             entries = list_entries_below(index.content, names)
+            self._versions[git_directory] = _map_versions(entries) | self._versions.get(git_directory, {})
+            if any(each.is_unmerged for each in entries):
+                raise ValueError("a conflict in a hidden file, which git would resolve with an empty one")
             new = [name for name in hidden if name not in record.hidden]
-            added = [each for each in entries if each.is_skipped and _is_below(each.name, new, record.hidden)]
+            # Git that the user runs meanwhile may write back marks that Shoal has already removed.
+            added = [
+                each
+                for each in entries
+                if each.is_skipped
+                and not each.is_skipped_by_shoal
+                and _is_below(each.name, new, record.hidden)
+            ]
             _write_record(
                 lock,
                 _Record([*record.hidden, *new], [*record.kept, *(os.fsdecode(each.name) for each in added)]),
             )
-            self._versions.setdefault(git_directory, {each.name: each.version for each in entries})
             if any(not each.is_skipped for each in entries):
-                index.replace(mark_entries(index.content, {each.name: True for each in entries}))
+                index.mark({each.name: True for each in entries})
 
     def _list_changed(self, git_directory: Path) -> list[Path]:
+        if git_directory not in self._versions:  # the index was locked, so commands could not change it
+            return []
         names = [os.fsencode(name) for name in self._hidden[git_directory]]
         content = read_index(git_directory / "index")[0]
-        versions = {each.name: each.version for each in list_entries_below(content, names)}
-        before, self._versions[git_directory] = self._versions.get(git_directory, {}), versions
+        versions = _map_versions(list_entries_below(content, names))
+        before, self._versions[git_directory] = self._versions[git_directory], versions
         changed = [name for name in before.keys() | versions.keys() if before.get(name) != versions.get(name)]
         top = find_work_tree(git_directory)
         return [top / os.fsdecode(name) for name in sorted(changed)]
@@ -278,10 +292,10 @@ class HiddenFileMarks:
             marks = {
                 each.name: False
                 for each in entries
-                if each.is_skipped and os.fsdecode(each.name) not in record.kept
+                if each.is_skipped_by_shoal or (each.is_skipped and os.fsdecode(each.name) not in record.kept)
             }
             if marks:
-                index.replace(mark_entries(index.content, marks))
+                index.mark(marks)
         _get_record_path(self._records, git_directory).unlink(missing_ok=True)
 
     async def _open_record(self, git_directory: Path) -> int:
@@ -295,11 +309,12 @@ class HiddenFileMarks:
                 if path.exists() and os.path.samestat(os.fstat(lock), path.stat()):
                     return lock
             except BlockingIOError:
-                await asyncio.sleep(_PAUSE)
+                pass
             except BaseException:
                 os.close(lock)
                 raise
             os.close(lock)
+            await asyncio.sleep(_PAUSE)
         raise BlockingIOError(path)
 
 
@@ -335,9 +350,10 @@ class _IndexLock:
             self._handle = -1
             self._path.unlink(missing_ok=True)
 
-    def replace(self, content: bytes) -> None:
+    def mark(self, marks: dict[bytes, bool]) -> None:
         """Replace the index. It keeps its time: git compares it with the times of files to find changes."""
         assert self._status is not None
+        content = mark_entries(self.content, marks, self._status.st_dev)
         with os.fdopen(self._handle, "wb", closefd=False) as file:
             file.write(content)
         os.fchmod(self._handle, self._status.st_mode & 0o777)
@@ -345,6 +361,14 @@ class _IndexLock:
         self._path.replace(self._index)
         os.close(self._handle)
         self._handle = -1
+
+
+def _map_versions(entries: Sequence[IndexEntry]) -> dict[bytes, bytes]:
+    """Return the recorded content of each name; in the middle of a merge it has several."""
+    versions: dict[bytes, bytes] = {}
+    for each in entries:
+        versions[each.name] = versions.get(each.name, b"") + each.version
+    return versions
 
 
 def _is_below(name: bytes, new: Sequence[str], known: Sequence[str]) -> bool:
@@ -358,12 +382,27 @@ def _is_below(name: bytes, new: Sequence[str], known: Sequence[str]) -> bool:
 def _read_record(lock: int) -> _Record:
     size = os.fstat(lock).st_size
     with suppress(msgspec.DecodeError):
-        return msgspec.json.decode(os.pread(lock, size, 0), type=_Record) if size else _Record()
+        content = os.pread(lock, size, 0).rstrip(b"\0")
+        return msgspec.json.decode(content, type=_Record) if content else _Record()
     return _Record()
 
 
 def _write_record(lock: int, record: _Record) -> None:
     content = msgspec.json.encode(record)
     if content != os.pread(lock, len(content) + 1, 0):
-        os.pwrite(lock, content, 0)
+        # A full disk must not leave half of a record, which would lose the marks.
+        _reserve_space(lock, len(content))
+        if os.pwrite(lock, content, 0) != len(content):
+            raise OSError(errno.ENOSPC, "the record of marks could not be written")
         os.ftruncate(lock, len(content))
+
+
+def _reserve_space(handle: int, size: int) -> None:
+    """Make sure that so many bytes can be written, where the system can do that."""
+    reserve = getattr(os, "posix_fallocate", None)
+    if reserve is not None:
+        try:
+            reserve(handle, 0, size)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise

@@ -133,7 +133,7 @@ def build_sandbox_policy(
     shown = tuple(
         path
         for path in _iter_shown_paths(regions)
-        if not _is_inside_any_directory(path, [Path(os.path.realpath(each)) for each in secret])
+        if not _is_inside_any_directory(path, [Path(os.path.realpath(each)) for each in (*secret, *denied)])
     )
     tracked = plan_hidden_files(
         (*denied, *hidden), session_directory / "git-info", _get_mark_records(settings), work
