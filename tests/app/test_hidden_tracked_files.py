@@ -205,6 +205,32 @@ async def test_marks_that_a_killed_process_left_are_removed_and_those_of_the_use
     assert list_marks(project) == ["S secrets/key"]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git merge -q changing",
+        "git checkout -q plain; git checkout -q main",
+        "echo x >> src/code.py; git stash -q",
+        "echo x >> src/code.py; git reset -q --hard",
+        "git checkout -q plain; git add -A; git commit -qm x",
+    ],
+)
+async def test_a_file_that_the_user_marked_stays_marked_and_unchanged(project: Path, line: str) -> None:
+    local = project / "local #1 [x]!"
+    local.write_text("of the team\n")
+    run_git(project, "add", "-A")
+    run_git(project, "commit", "-q", "-m", "local")
+    run_git(project, "checkout", "-q", "plain")
+    run_git(project, "merge", "-q", "main")
+    run_git(project, "checkout", "-q", "main")
+    run_git(project, "update-index", "--skip-worktree", local.name)
+    local.write_text("changed by the user\n")
+    await run_commands(project, line)
+    assert list_marks(project) == [f"S {local.name}"]
+    assert local.read_text() == "changed by the user\n"
+    assert run_git(project, "show", f"HEAD:{local.name}") == "of the team"
+
+
 async def test_a_changed_hidden_file_stays_changed_and_is_not_committed(project: Path) -> None:
     (project / ".env.example").write_text("changed by the user\n")
     entries = list_hidden_entries(project)

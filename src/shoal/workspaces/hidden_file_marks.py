@@ -26,6 +26,7 @@ from shoal.workspaces.git_index import (
     check_index_can_be_marked,
     is_tracked,
     list_entries_below,
+    list_skipped_names,
     mark_entries,
     read_index,
 )
@@ -116,7 +117,10 @@ def can_mark_hidden_files(git_directory: Path) -> bool:
 def _check_files_of_repository(stamps: tuple[tuple[str, int, int], ...]) -> bool:
     index, *settings = (Path(path) for path, _, _ in stamps)
     try:
-        check_index_can_be_marked(read_index(index)[0])
+        content = read_index(index)[0]
+        check_index_can_be_marked(content)
+        if any(b"\n" in name for name in list_skipped_names(content)):
+            return False
         for path in settings:
             with suppress(FileNotFoundError):
                 if _ACTIVE_SPARSE_CHECKOUT.search(read_index(path)[0].decode(errors="replace")):
@@ -133,7 +137,11 @@ def _copy_information(
     top, common = find_work_tree(git_directory), get_git_common_directory(git_directory)
     patterns = {
         "exclude": (common / "info", _format_patterns("/", hidden, top)),
-        "sparse-checkout": (git_directory / "info", "/*\n" + _format_patterns("!/", tracked, top)),
+        "sparse-checkout": (
+            git_directory / "info",
+            # Git would remove the user's own marks from files that the patterns include, and then write them.
+            "/*\n" + _format_patterns("!/", [*tracked, *_list_skipped_files(git_directory, top)], top),
+        ),
     }
     texts: dict[Path, dict[str, bytes]] = {}
     for name, (directory, text) in patterns.items():
@@ -150,6 +158,14 @@ def _copy_information(
         for directory, files in texts.items()
         if directory.is_dir() and not directory.is_symlink()
     }
+
+
+def _list_skipped_files(git_directory: Path, top: Path) -> list[Path]:
+    with suppress(*INDEX_ERRORS):
+        return [
+            top / os.fsdecode(name) for name in list_skipped_names(read_index(git_directory / "index")[0])
+        ]
+    return []
 
 
 def _format_patterns(prefix: str, paths: Sequence[Path], top: Path) -> str:
