@@ -41,14 +41,19 @@ _ESCAPED = r"\\\1"
 _ACTIVE_SPARSE_CHECKOUT = re.compile(
     r"^\s*sparsecheckout\s*(?:$|=\s*(?!false|no\b|off|0))", re.IGNORECASE | re.MULTILINE
 )
-SPARSE_CHECKOUT_SETTINGS = {
-    "core.sparseCheckout": "true",
-    "core.sparseCheckoutCone": "false",
-    # Otherwise git removes the mark of a file that is there, even if it is empty only in the sandbox.
-    "sparse.expectFilesOutsideOfPatterns": "true",
-    "advice.updateSparsePath": "false",
-}
+_SETTINGS_FILE = "settings-of-commands"
+_SETTINGS = b"""\
+[core]
+\tsparseCheckout = true
+\tsparseCheckoutCone = false
+[sparse]
+\t; Otherwise git removes the mark of a file that is there, even if it is empty only in the sandbox.
+\texpectFilesOutsideOfPatterns = true
+[advice]
+\tupdateSparsePath = false
+"""
 """Settings of git in commands: a checkout or merge does not write the marked files."""
+_WILDCARDS = re.compile(r"([\\*?\[\]])")
 
 
 class HiddenFilesInRepositories(Struct, frozen=True):
@@ -58,6 +63,8 @@ class HiddenFilesInRepositories(Struct, frozen=True):
     unmarkable: dict[Path, Path]
     information: dict[Path, Path]
     """Directories of git's own ignored and sparse paths, with the copies that commands read instead."""
+    settings: dict[str, str]
+    """Settings of git in commands. They apply only to the repositories that can be marked."""
 
 
 class _Record(Struct):
@@ -80,8 +87,12 @@ def plan_hidden_files(
             git_directory, top = found
             inside.setdefault(git_directory, []).append(path)
             if is_tracked(path, git_directory, top):
-                # A pattern cannot contain the end of a line.
-                if "\n" not in path.name and can_mark_hidden_files(git_directory):
+                # Neither a pattern nor the name of a setting can contain the end of a line.
+                if (
+                    "\n" not in str(path)
+                    and "\n" not in str(git_directory)
+                    and can_mark_hidden_files(git_directory)
+                ):
                     markable.setdefault(git_directory, []).append(path)
                 else:
                     unmarkable.setdefault(git_directory, path)
@@ -92,11 +103,13 @@ def plan_hidden_files(
         found = find_git_directory(directory / "file")
         if found and found[0] not in unmarkable and _get_record_path(records, found[0]).exists():
             markable.setdefault(found[0], [])
-    return HiddenFilesInRepositories(
-        {each: tuple(paths) for each, paths in markable.items() if each not in unmarkable},
-        unmarkable,
-        information,
-    )
+    marked = {each: tuple(paths) for each, paths in markable.items() if each not in unmarkable}
+    settings = {
+        f"includeIf.gitdir:{_WILDCARDS.sub(_ESCAPED, str(each))}.path": str(each / "info" / _SETTINGS_FILE)
+        for each, paths in marked.items()
+        if paths
+    }
+    return HiddenFilesInRepositories(marked, unmarkable, information, settings)
 
 
 def can_mark_hidden_files(git_directory: Path) -> bool:
@@ -153,6 +166,8 @@ def _copy_information(
         files = texts.setdefault(directory, _read_small_files(directory))
         before = files.get(name, b"") + b"\n" if name == "exclude" else b""
         files[name] = before + text.encode(errors="surrogateescape")
+        if name == "sparse-checkout":
+            files[_SETTINGS_FILE] = _SETTINGS
     return {
         directory: _write_copy(files, copies)
         for directory, files in texts.items()
