@@ -250,6 +250,47 @@ async def test_a_conflict_in_a_hidden_file_makes_the_repository_read_only(projec
     assert list_marks(project) == []
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git merge -q changing",
+        "git checkout -q plain; git checkout -q main",
+        "echo x >> src/code.py; git stash -q",
+        "echo x >> src/code.py; git reset -q --hard",
+        "git checkout -q plain; git add -A; git commit -qm x",
+    ],
+)
+async def test_a_file_that_the_user_marked_stays_marked_and_unchanged(project: Path, line: str) -> None:
+    local = project / "local #1 [x]!"
+    local.write_text("of the team\n")
+    run_git(project, "add", "-A")
+    run_git(project, "commit", "-q", "-m", "local")
+    run_git(project, "checkout", "-q", "plain")
+    run_git(project, "merge", "-q", "main")
+    run_git(project, "checkout", "-q", "main")
+    run_git(project, "update-index", "--skip-worktree", local.name)
+    local.write_text("changed by the user\n")
+    await run_commands(project, line)
+    assert list_marks(project) == [f"S {local.name}"]
+    assert local.read_text() == "changed by the user\n"
+    assert run_git(project, "show", f"HEAD:{local.name}") == "of the team"
+
+
+async def test_another_repository_does_not_become_a_sparse_checkout(project: Path) -> None:
+    """`git sparse-checkout disable` leaves the patterns, which have no effect until they are enabled."""
+    other = project / "other [1]"
+    run_git(project, "clone", "-q", ".", other.name)
+    run_git(other, "sparse-checkout", "set", "--no-cone", "/*", "!/src")
+    run_git(other, "sparse-checkout", "disable")
+    (output,), _ = await run_commands(
+        project, f"git merge -q changing; cd '{other.name}'; git checkout -q origin/plain; git reset --hard"
+    )
+    assert "HEAD is now at" in output
+    assert (other / "src/code.py").exists()
+    assert list_marks(other) == []
+    assert (project / ".env.example").read_text() == "SECRET of .env.example\n"
+
+
 async def test_a_changed_hidden_file_stays_changed_and_is_not_committed(project: Path) -> None:
     (project / ".env.example").write_text("changed by the user\n")
     entries = list_hidden_entries(project)

@@ -96,6 +96,11 @@ def list_entries_below(content: bytes, names: Sequence[bytes]) -> list[IndexEntr
     ]
 
 
+def list_skipped_names(content: bytes) -> list[bytes]:
+    """Return the names of the entries that have the skip-worktree mark."""
+    return [entry.name for entry in iter_index_entries(content) if entry.is_skipped]
+
+
 def check_index_can_be_marked(content: bytes) -> None:
     """Raise `ValueError` if the format is not supported."""
     mark_entries(content, {})

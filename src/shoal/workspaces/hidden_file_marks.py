@@ -28,6 +28,7 @@ from shoal.workspaces.git_index import (
     check_index_can_be_marked,
     is_tracked,
     list_entries_below,
+    list_skipped_names,
     mark_entries,
     read_index,
 )
@@ -43,14 +44,19 @@ _ACTIVE_SPARSE_CHECKOUT = re.compile(
     r"(?:^|\])\s*sparsecheckout\s*(?:$|[;#]|=(?!\s*(?:false|no|off|0)\s*(?:$|[;#])))",
     re.IGNORECASE | re.MULTILINE,
 )
-SPARSE_CHECKOUT_SETTINGS = {
-    "core.sparseCheckout": "true",
-    "core.sparseCheckoutCone": "false",
-    # Otherwise git removes the mark of a file that is there, even if it is empty only in the sandbox.
-    "sparse.expectFilesOutsideOfPatterns": "true",
-    "advice.updateSparsePath": "false",
-}
+_SETTINGS_FILE = "settings-of-commands"
+_SETTINGS = b"""\
+[core]
+\tsparseCheckout = true
+\tsparseCheckoutCone = false
+[sparse]
+\t; Otherwise git removes the mark of a file that is there, even if it is empty only in the sandbox.
+\texpectFilesOutsideOfPatterns = true
+[advice]
+\tupdateSparsePath = false
+"""
 """Settings of git in commands: a checkout or merge does not write the marked files."""
+_WILDCARDS = re.compile(r"([\\*?\[\]])")
 
 
 class HiddenFilesInRepositories(Struct, frozen=True):
@@ -60,6 +66,8 @@ class HiddenFilesInRepositories(Struct, frozen=True):
     unmarkable: dict[Path, Path]
     information: dict[Path, Path]
     """Directories of git's own ignored and sparse paths, with the copies that commands read instead."""
+    settings: dict[str, str]
+    """Settings of git in commands. They apply only to the repositories that can be marked."""
 
 
 class _Record(Struct):
@@ -82,8 +90,12 @@ def plan_hidden_files(
             git_directory, top = found
             inside.setdefault(git_directory, []).append(path)
             if is_tracked(path, git_directory, top):
-                # A pattern cannot contain the end of a line.
-                if "\n" not in path.name and can_mark_hidden_files(git_directory):
+                # Neither a pattern nor the name of a setting can contain the end of a line.
+                if (
+                    "\n" not in str(path)
+                    and "\n" not in str(git_directory)
+                    and can_mark_hidden_files(git_directory)
+                ):
                     markable.setdefault(git_directory, []).append(path)
                 else:
                     unmarkable.setdefault(git_directory, path)
@@ -94,11 +106,13 @@ def plan_hidden_files(
         found = find_git_directory(directory / "file")
         if found and found[0] not in unmarkable and _get_record_path(records, found[0]).exists():
             markable.setdefault(found[0], [])
-    return HiddenFilesInRepositories(
-        {each: tuple(paths) for each, paths in markable.items() if each not in unmarkable},
-        unmarkable,
-        information,
-    )
+    marked = {each: tuple(paths) for each, paths in markable.items() if each not in unmarkable}
+    settings = {
+        f"includeIf.gitdir:{_WILDCARDS.sub(_ESCAPED, str(each))}.path": str(each / "info" / _SETTINGS_FILE)
+        for each, paths in marked.items()
+        if paths
+    }
+    return HiddenFilesInRepositories(marked, unmarkable, information, settings)
 
 
 def can_mark_hidden_files(git_directory: Path) -> bool:
@@ -119,7 +133,10 @@ def can_mark_hidden_files(git_directory: Path) -> bool:
 def _check_files_of_repository(stamps: tuple[tuple[str, int, int], ...]) -> bool:
     index, *settings = (Path(path) for path, _, _ in stamps)
     try:
-        check_index_can_be_marked(read_index(index)[0])
+        content = read_index(index)[0]
+        check_index_can_be_marked(content)
+        if any(b"\n" in name for name in list_skipped_names(content)):
+            return False
         for path in settings:
             with suppress(FileNotFoundError):
                 if _ACTIVE_SPARSE_CHECKOUT.search(read_index(path)[0].decode(errors="replace")):
@@ -136,7 +153,11 @@ def _copy_information(
     top, common = find_work_tree(git_directory), get_git_common_directory(git_directory)
     patterns = {
         "exclude": (common / "info", _format_patterns("/", hidden, top)),
-        "sparse-checkout": (git_directory / "info", "/*\n" + _format_patterns("!/", tracked, top)),
+        "sparse-checkout": (
+            git_directory / "info",
+            # Git would remove the user's own marks from files that the patterns include, and then write them.
+            "/*\n" + _format_patterns("!/", [*tracked, *_list_skipped_files(git_directory, top)], top),
+        ),
     }
     texts: dict[Path, dict[str, bytes]] = {}
     for name, (directory, text) in patterns.items():
@@ -148,11 +169,21 @@ def _copy_information(
         files = texts.setdefault(directory, _read_small_files(directory))
         before = files.get(name, b"") + b"\n" if name == "exclude" else b""
         files[name] = before + text.encode(errors="surrogateescape")
+        if name == "sparse-checkout":
+            files[_SETTINGS_FILE] = _SETTINGS
     return {
         directory: _write_copy(files, copies)
         for directory, files in texts.items()
         if directory.is_dir() and not directory.is_symlink()
     }
+
+
+def _list_skipped_files(git_directory: Path, top: Path) -> list[Path]:
+    with suppress(*INDEX_ERRORS):
+        return [
+            top / os.fsdecode(name) for name in list_skipped_names(read_index(git_directory / "index")[0])
+        ]
+    return []
 
 
 def _format_patterns(prefix: str, paths: Sequence[Path], top: Path) -> str:

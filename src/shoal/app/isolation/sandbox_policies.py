@@ -36,7 +36,6 @@ from shoal.workspaces.git_paths import (
     iter_paths_written_by_git_commit,
 )
 from shoal.workspaces.hidden_file_marks import (
-    SPARSE_CHECKOUT_SETTINGS,
     HiddenFileMarks,
     plan_hidden_files,
 )
@@ -159,7 +158,7 @@ def build_sandbox_policy(
         sealed_repositories=tracked.unmarkable,
         marked_repositories=tracked.markable,
         replaced_directories=tracked.information,
-        git_settings=SPARSE_CHECKOUT_SETTINGS,
+        git_settings=tracked.settings,
         hidden_sockets=_exclude_user_writable_paths([*_iter_socket_paths(environ)], named_writable),
         readable=(session_directory / "results", session_directory / VARIABLES_DIRECTORY, *shown),
         network=preferences.network,
