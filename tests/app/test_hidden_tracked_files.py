@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 import signal
@@ -13,6 +14,7 @@ import pytest
 
 import shoal
 from git_repository import run_git
+from shoal.app.doctor.health_checks import run_health_checks
 from shoal.core.conversation.messages import ToolUseBlock, extract_tool_result_text
 from shoal.core.events import Event, NoteAdded, ToolOutputReturned
 from shoal.models.scripted_model import ScriptedModel
@@ -206,6 +208,29 @@ async def test_marks_that_a_killed_process_left_are_removed_and_those_of_the_use
     assert list_marks(project) == ["S secrets/key"]
     await run_commands(project, "echo x >> a; git add -A; git commit -qm x")
     assert list_marks(project) == ["S secrets/key"]
+
+
+@pytest.mark.parametrize("cleaner", ["session", "doctor"])
+async def test_marks_of_a_killed_run_are_removed_at_the_next_start(project: Path, cleaner: str) -> None:
+    run_git(project, "update-index", "--skip-worktree", "secrets/key")
+    home = Path(os.environ["SHOAL_HOME"])
+    marks = HiddenFileMarks(home / "shoal/git-marks")
+    assert await marks.acquire({project / ".git": [project / ".env.example", project / "secrets"]}) == ()
+    # A command merges another version, and Shoal is killed before it can say so.
+    version = run_git(project, "rev-parse", "HEAD:src/code.py")
+    run_git(project, "update-index", "--cacheinfo", f"100644,{version},.env.example")
+    for lock in marks._locks.values():
+        os.close(lock)
+    assert len(list_marks(project)) > 1
+    if cleaner == "session":
+        async with shoal.open(cwd=project, model=ScriptedModel(["hello"])) as session:
+            notes = list(session.notes)
+    else:
+        checks = await asyncio.to_thread(run_health_checks, os.environ, project)
+        notes = [each.value for each in checks]
+    assert list_marks(project) == ["S secrets/key"]
+    assert any("Git now has other versions" in each and ".env.example" in each for each in notes), notes
+    assert not any((home / "shoal/git-marks").iterdir())
 
 
 async def test_marks_that_git_of_the_user_writes_back_are_removed(project: Path) -> None:

@@ -75,6 +75,9 @@ class _Record(Struct):
 
     hidden: list[str] = []
     kept: list[str] = []
+    git_directory: str = ""
+    versions: dict[str, str] = {}
+    """Content that git had of each hidden file before the first command, as hexadecimal digits."""
 
 
 def plan_hidden_files(
@@ -298,9 +301,15 @@ class HiddenFileMarks:
                 and not each.is_skipped_by_shoal
                 and _is_below(each.name, new, record.hidden)
             ]
+            versions = {os.fsdecode(name): each.hex() for name, each in _map_versions(entries).items()}
             _write_record(
                 lock,
-                _Record([*record.hidden, *new], [*record.kept, *(os.fsdecode(each.name) for each in added)]),
+                _Record(
+                    hidden=[*record.hidden, *new],
+                    kept=[*record.kept, *(os.fsdecode(each.name) for each in added)],
+                    git_directory=str(git_directory),
+                    versions=versions | record.versions,
+                ),
             )
             if any(not each.is_skipped for each in entries):
                 index.mark({each.name: True for each in entries})
@@ -318,15 +327,7 @@ class HiddenFileMarks:
 
     async def _unmark(self, git_directory: Path, lock: int) -> None:
         async with _IndexLock(git_directory / "index") as index:
-            record = _read_record(lock)
-            entries = list_entries_below(index.content, [os.fsencode(name) for name in record.hidden])
-            marks = {
-                each.name: False
-                for each in entries
-                if each.is_skipped_by_shoal or (each.is_skipped and os.fsdecode(each.name) not in record.kept)
-            }
-            if marks:
-                index.mark(marks)
+            _remove_marks(index, _read_record(lock))
         _get_record_path(self._records, git_directory).unlink(missing_ok=True)
 
     async def _open_record(self, git_directory: Path) -> int:
@@ -349,6 +350,58 @@ class HiddenFileMarks:
         raise BlockingIOError(path)
 
 
+def remove_leftover_marks(records: Path) -> tuple[Path, ...]:
+    """Remove the marks of killed processes. Return the hidden files of which git has another version now.
+
+    A repository that git is changing is left to the next command in it, which removes the marks too.
+    """
+    changed: list[Path] = []
+    try:
+        paths = sorted(records.iterdir())
+    except OSError:
+        return ()
+    for path in paths:
+        with suppress(*INDEX_ERRORS):
+            lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                changed += _remove_leftover(_read_record(lock))
+                path.unlink(missing_ok=True)
+            finally:
+                os.close(lock)
+    return tuple(changed)
+
+
+def _remove_leftover(record: _Record) -> list[Path]:
+    git_directory = Path(record.git_directory)
+    if not record.git_directory or not (git_directory / "index").exists():
+        return []
+    index = _IndexLock(git_directory / "index")
+    index.acquire()
+    try:
+        _remove_marks(index, record)
+        names = [os.fsencode(name) for name in record.hidden]
+        versions = _map_versions(list_entries_below(index.content, names))
+    finally:
+        index.release()
+    now = {os.fsdecode(name): version.hex() for name, version in versions.items()}
+    before = record.versions
+    changed = [name for name in now.keys() | before.keys() if now.get(name) != before.get(name)]
+    top = find_work_tree(git_directory)
+    return [top / name for name in sorted(changed)]
+
+
+def _remove_marks(index: _IndexLock, record: _Record) -> None:
+    entries = list_entries_below(index.content, [os.fsencode(name) for name in record.hidden])
+    marks = {
+        each.name: False
+        for each in entries
+        if each.is_skipped_by_shoal or (each.is_skipped and os.fsdecode(each.name) not in record.kept)
+    }
+    if marks:
+        index.mark(marks)
+
+
 class _IndexLock:
     """Git's own lock of an index, so that neither git nor Shoal loses a change of the other."""
 
@@ -362,20 +415,27 @@ class _IndexLock:
     async def __aenter__(self) -> _IndexLock:
         for attempt in range(_ATTEMPTS):
             try:
-                self._handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                self.acquire()
                 break
             except FileExistsError:
                 if attempt == _ATTEMPTS - 1:
                     raise
                 await asyncio.sleep(_PAUSE)
-        try:
-            self.content, self._status = read_index(self._index)
-        except BaseException:
-            await self.__aexit__()
-            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.release()
+
+    def acquire(self) -> None:
+        """Take the lock and read the index; raise `FileExistsError` if git holds the lock."""
+        self._handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            self.content, self._status = read_index(self._index)
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1

@@ -29,7 +29,7 @@ def run_health_checks(
 ) -> list[DoctorDiagnostic]:
     """Run all checks in the order of display. No other machine is contacted.
 
-    Nothing is changed, except that programs of killed runs are ended.
+    Nothing is changed, except that programs of killed runs are ended and their marks in git removed.
     """
     diagnostics = [*machine_checks.check_shoal_and_python_versions(shoal.__version__)]
     try:
@@ -66,6 +66,7 @@ def _make_broken_settings_diagnostic(error: SettingsError) -> DoctorDiagnostic:
 
 
 def _end_leftover_programs(home: Path) -> Iterator[DoctorDiagnostic]:
+    from shoal.app.isolation.sandbox_policies import remove_leftover_git_marks
     from shoal.backends.guardian import end_leftover_processes
     from shoal.stores.files.home.home_paths import get_process_records_directory
 
@@ -79,6 +80,8 @@ def _end_leftover_programs(home: Path) -> Iterator[DoctorDiagnostic]:
             state="warn",
             value=f"stopped {programs} that a killed run had left running (pid {pids})",
         )
+    for note in remove_leftover_git_marks(home):
+        yield DoctorDiagnostic(area="home", name="git", state="warn", value=note)
 
 
 def _diagnose_settings_files(settings: Settings) -> Iterator[DoctorDiagnostic]:

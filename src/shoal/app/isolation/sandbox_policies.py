@@ -14,6 +14,7 @@ from shoal.app.hooks.agent_hooks import VARIABLES_DIRECTORY
 from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.foreign_settings import list_sandbox_read_lists
 from shoal.app.settings.settings import Settings
+from shoal.backends.backend_texts import format_backend_notice
 from shoal.backends.sandbox.sandbox_selection import (
     DISABLE_HINT,
     SandboxPreferences,
@@ -23,6 +24,7 @@ from shoal.backends.sandbox.sandbox_selection import (
 )
 from shoal.core.errors import SettingsError, WorktreeError
 from shoal.core.permissions.sandbox import SandboxPolicy
+from shoal.core.text.filenames import escape_filename
 from shoal.core.user_environment import get_user_environment
 from shoal.tools.command_environment import is_provider_secret_variable
 from shoal.wire.settings_codec import (
@@ -38,6 +40,7 @@ from shoal.workspaces.git_paths import (
 from shoal.workspaces.hidden_file_marks import (
     HiddenFileMarks,
     plan_hidden_files,
+    remove_leftover_marks,
 )
 from shoal.workspaces.local_workspace import LocalWorkspace
 from shoal.workspaces.worktree import Worktree, WorktreeWorkspace
@@ -104,7 +107,7 @@ def create_sandbox_selection(
         ),
         drivers=list_sandbox_drivers(settings.environ.get("PATH", os.defpath)),
         note=note,
-        marks=HiddenFileMarks(_get_mark_records(settings)),
+        marks=HiddenFileMarks(_get_mark_records(settings.home)),
     )
 
 
@@ -135,7 +138,7 @@ def build_sandbox_policy(
         if not _is_inside_any_directory(path, [Path(os.path.realpath(each)) for each in (*secret, *denied)])
     )
     tracked = plan_hidden_files(
-        (*denied, *hidden), session_directory / "git-info", _get_mark_records(settings), work
+        (*denied, *hidden), session_directory / "git-info", _get_mark_records(settings.home), work
     )
     return SandboxPolicy(
         writable=(
@@ -174,8 +177,16 @@ def build_sandbox_policy(
     )
 
 
-def _get_mark_records(settings: Settings) -> Path:
-    return settings.home / "shoal" / "git-marks"
+def _get_mark_records(home: Path) -> Path:
+    return home / "shoal" / "git-marks"
+
+
+def remove_leftover_git_marks(home: Path) -> tuple[str, ...]:
+    """Remove the marks that killed runs left in git's index; return a note about files that git changed."""
+    records = _get_mark_records(home)
+    changed = remove_leftover_marks(records) if records.is_dir() else ()
+    paths = ", ".join(map(escape_filename, changed))
+    return (format_backend_notice("hidden_files_changed", paths=paths),) if changed else ()
 
 
 def _find_entered_worktree(workspace: LocalWorkspace) -> Path | None:
@@ -212,7 +223,7 @@ async def create_worktree_sandbox_selection(
         ),
         drivers=list_sandbox_drivers(settings.environ.get("PATH", os.defpath)),
         note=note,
-        marks=HiddenFileMarks(_get_mark_records(settings)),
+        marks=HiddenFileMarks(_get_mark_records(settings.home)),
     )
     await selection.detect_availability()
     if selection.get_driver() is None and not is_weak:

@@ -33,7 +33,7 @@ from shoal.app.hooks.agent_hooks import (
 from shoal.app.hooks.hook_sources import load_configured_hooks
 from shoal.app.isolation.agent_workspace import AgentFileWriteLeases, WorkspaceAllocator
 from shoal.app.isolation.lead_worktree import build_lead_worktree_tools
-from shoal.app.isolation.sandbox_policies import create_sandbox_selection
+from shoal.app.isolation.sandbox_policies import create_sandbox_selection, remove_leftover_git_marks
 from shoal.app.mcp.deferred_tools import ToolDeferral
 from shoal.app.mcp.mcp_servers import SessionMcpServerManager
 from shoal.app.models.child_model import SubagentModelResolver
@@ -650,7 +650,7 @@ async def _open_scheduler(
 
 
 def _create_process_launcher(config: SessionConfig) -> tuple[GuardedProcessLauncher, tuple[str, ...]]:
-    """Create the launcher, and end programs that killed runs of this home left behind; return a note."""
+    """Create the launcher, and clean up what killed runs of this home left behind; return notes about it."""
     records = get_process_records_directory(config.settings.home)
     # A store in memory leaves no files in the home.
     if not records.parent.is_dir():
@@ -659,6 +659,7 @@ def _create_process_launcher(config: SessionConfig) -> tuple[GuardedProcessLaunc
     if leftovers := end_leftover_processes(str(records)):
         programs = format_count_with_noun(len(leftovers), "program")
         notes = (f"Stopped {programs} that a killed run had left running.",)
+    notes += remove_leftover_git_marks(config.settings.home)
     return GuardedProcessLauncher(config.options.clock, records), notes
 
 
