@@ -425,6 +425,8 @@ async def test_an_unattended_session_runs_listed_calls_and_denies_the_rest(tmp_p
     async with shoal.open(cwd=tmp_path, model=ScriptedModel(replies), settings=settings) as session:
         returned = [e for e in await run_turn(session) if isinstance(e, ToolOutputReturned)]
     assert [e.result.is_error for e in returned] == [False, True]
+    # The reason helps the agent to find another way.
+    assert "The call needs approval: `touch other`" in extract_tool_result_text(returned[1].result)
     assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith(".")) == ["listed"]
 
 

@@ -168,6 +168,7 @@ async def test_an_unattended_permission_request_is_answered_by_policy(tmp_path: 
     async with open_session(tmp_path, model, skip_permissions=False) as session:
         text = await run_all_turns(session)
     assert "Nobody is there to answer" in text
+    assert "The call needs approval: " in text
     assert not (tmp_path / "a.txt").exists()
 
 

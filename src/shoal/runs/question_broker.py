@@ -240,7 +240,8 @@ def _build_timed_out_denial(question: Question, seconds: float) -> DenyAnswer:
 
 def _build_question_denial(question: Question, cause: str) -> DenyAnswer:
     if isinstance(question, PermissionQuestion):
-        advice = format_run_notice("denied_permission", tool=question.tool)
+        reason = question.reason.rstrip(".")
+        advice = format_run_notice("denied_permission", tool=question.tool, reason=reason)
     elif isinstance(question, PlanApprovalQuestion):
         advice = format_run_notice("denied_plan")
     else:
