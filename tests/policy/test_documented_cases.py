@@ -52,6 +52,7 @@ def case_project(tmp_path: Path) -> Path:
         "fresh_23.txt",
         "fresh_24.txt",
         "fresh_25.txt",
+        "fresh_26.txt",
     ],
 )
 def test_every_call_is_decided_as_documented(case_project: Path, name: str) -> None:
