@@ -67,14 +67,15 @@ def test_git_commands_limited_to_other_files_need_no_approval(tmp_path: Path) ->
     project = create_corpus_project(tmp_path)
     engine = create_engine(project, "bypassPermissions", deny="Read(.env)")
     for command in (
-        "git diff README.md", "git diff -- README.md", "git stash", "git stash -u", "git stash push -m wip",
-        "git stash push -qum wip", "git stash pop", "git stash drop", "git stash list",
+        "git diff README.md", "git diff -- README.md", "git stash", "git stash push -m wip",
+        "git stash push -qm wip", "git stash pop", "git stash drop", "git stash list",
     ):  # fmt: skip
         assert decide_command(engine, command) == "allow", command
     for command in (
         "git diff .env", "git diff README.md .env", "git diff -- .env", "git diff .",
         "git diff HEAD~1 README.md .", "git stash -p", "git stash push --patch", "git stash show -p",
-        "git stash list -p", "git stash show -u", 'git stash "$(cat a)"',
+        "git stash list -p", "git stash show -u", 'git stash "$(cat a)"', "git stash -u",
+        "git stash push -qum wip", "git stash --include-untracked", "git stash --all", "git stash -a",
     ):  # fmt: skip
         assert decide_command(engine, command) != "allow", command
 

@@ -150,3 +150,35 @@ def test_a_flag_or_settings_in_the_line_may_name_a_forbidden_program(tmp_path: P
     assert decide_command(engine, command) != "allow"
     harmless = ("pip list --python python3.11", "kubectl get pods", "KUBECONFIG=touch.yaml kubectl get pods")
     assert [each for each in harmless if decide_command(engine, each) != "allow"] == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "yarn npm publish",
+        "pnpm git push",
+        "pnpm -r git push origin",
+        "pnpm --filter web git push",
+        "yarn run git push",
+        "yarn workspace web git push",
+        "yarn workspaces foreach -A run git push",
+        "bun git push",
+    ],
+)
+def test_a_package_manager_runs_a_word_that_it_does_not_know(tmp_path: Path, command: str) -> None:
+    rule = "Bash(npm publish:*)" if "npm publish" in command else "Bash(git push:*)"
+    engine = create_engine(tmp_path, "bypassPermissions", deny=rule)
+    assert decide_command(engine, command) in ("ask", "deny")
+
+
+def test_packages_with_the_name_of_a_program_are_installed_without_a_question(tmp_path: Path) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(git push:*)")
+    for command in (
+        "npm install git",
+        "yarn add git",
+        "pnpm remove git",
+        "npm test",
+        "yarn build",
+        "pnpm run dev",
+    ):
+        assert decide_command(engine, command) == "allow"

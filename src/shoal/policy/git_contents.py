@@ -44,6 +44,8 @@ _GIT_PATCH = re.compile(
 _GIT_SUMMARY = re.compile(r"-[sq]|--(?:no-pa|stat|shortst|numst|dirst|summ|name-|raw|quiet|compact).*")
 _SHOWING_STASH = frozenset({"show", "list", None})
 _GIT_CHOSEN_HUNKS = re.compile(r"-(?!m)[a-z]*p.*|--pat.*")
+_STASH_OF_UNTRACKED_FILES = re.compile(r"-(?!m)[a-z]*[ua].*|--(?:inc|al).*")
+"""Flags of `git stash` that copy files which git does not track, such as a denied one."""
 _GIT_OTHER_PATCHES: dict[str, re.Pattern[str]] = {
     "add": re.compile(r"-[a-zA-Z]*[pie]|--(?:pa|int|ed).*"),
     "commit": re.compile(r"-(?![mFCct])[a-z]*[vp]|--(?:verb|pat|int).*"),
@@ -71,15 +73,18 @@ def find_git_contents(part: SimpleShellCommand) -> GitContents | None:
             rest = rest[1:]
     if is_elsewhere and rest and rest[0] in _GIT_FILLING_SUBCOMMANDS and _has_work_tree(words):
         return GitContents()
-    if rest and rest[0] == "stash" and not _shows_stash(rest[1:]):
-        return None
+    if rest and rest[0] == "stash":
+        if any(_STASH_OF_UNTRACKED_FILES.fullmatch(word or "") for word in rest[1:]):
+            return GitContents()
+        if not _shows_stash(rest[1:]):
+            return None
     if not rest or not (shown := _find_shown_contents(rest[0] or "", rest[1:])):
         return None
     return GitContents() if is_elsewhere else shown
 
 
 def _shows_stash(words: Sequence[str | None]) -> bool:
-    """Return False if a stash is only stored, applied or removed; `-u` then has nothing to do with diffs."""
+    """Return False if a stash of tracked files is only stored, applied or removed."""
     return not _SHOWING_STASH.isdisjoint(words) or any(
         word is not None and _GIT_CHOSEN_HUNKS.fullmatch(word) for word in words
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import textwrap
 from collections.abc import Sequence
 from itertools import pairwise
@@ -129,6 +130,17 @@ _PROSE_FLAG = re.compile(
     r"|filter|query|format|template|header|search|author|name|tags?|output|file|set)[\w-]*"
 )
 """Flags whose value is prose or a filter, not a command."""
+_SCRIPT_RUNNERS = frozenset({"npm", "pnpm", "yarn", "bun"})
+"""Package managers that run a word which is neither a subcommand nor a script as a program."""
+_PACKAGE_SUBCOMMANDS = frozenset(
+    """
+    add audit cache ci config create dedupe i info init install link list login logout ls outdated pack
+    publish remove rm search test tst uninstall unlink up update upgrade version view whoami why
+    """.split()  # noqa: SIM905 - easier to read and extend as one text
+)
+"""Subcommands of all of them that run no program named by their operands."""
+_MAX_SCRIPT_START = 4
+"""Operands before that program, as in `yarn workspaces foreach run PROGRAM`."""
 _CLIENT_TEXT = re.compile(r"[=,\[\]{}\"']+")
 _RECIPE_SUBCOMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(
@@ -241,6 +253,10 @@ def _list_client_texts(name: str, values: Sequence[str | None], script: str) -> 
         if value and not is_prose and (" " in value or "=" in value or "," in value):
             found += (value, *_CLIENT_TEXT.split(value))
         previous = value or ""
+    if name in _SCRIPT_RUNNERS:
+        operands = [value for value in values if value and not value.startswith("-")]
+        if operands and operands[0] not in _PACKAGE_SUBCOMMANDS:
+            found += (shlex.join(operands[start:]) for start in range(min(len(operands), _MAX_SCRIPT_START)))
     has_recipe = not _RECIPE_SUBCOMMANDS.get(name, frozenset()).isdisjoint(values)
     if has_recipe and any((value or "").endswith("-") for value in values):
         found.append(script.strip())
