@@ -53,6 +53,7 @@ def case_project(tmp_path: Path) -> Path:
         "fresh_24.txt",
         "fresh_25.txt",
         "fresh_26.txt",
+        "fresh_27.txt",
     ],
 )
 def test_every_call_is_decided_as_documented(case_project: Path, name: str) -> None:
