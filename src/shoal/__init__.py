@@ -164,6 +164,7 @@ if TYPE_CHECKING:
     from shoal.core.extensions.hooks import Hook as Hook
     from shoal.core.extensions.hooks import HookDecision as HookDecision
     from shoal.core.extensions.hooks import HookEvent as HookEvent
+    from shoal.core.extensions.mcp_servers import McpServerScope as McpServerScope
     from shoal.core.extensions.mcp_servers import McpServerState as McpServerState
     from shoal.core.extensions.mcp_servers import McpServerStatus as McpServerStatus
     from shoal.core.ids import AgentId as AgentId
@@ -274,6 +275,7 @@ __all__ = [
     "LimitKind",
     "LongPromptPrice",
     "MailMessage",
+    "McpServerScope",
     "McpServerState",
     "McpServerStatus",
     "Member",
@@ -479,6 +481,7 @@ _EXPORT_MODULES = {
     "LongPromptPrice": "shoal.core.budgets.usage",
     "MailMessage": "shoal.core.teams.mail",
     "McpServerState": "shoal.core.extensions.mcp_servers",
+    "McpServerScope": "shoal.core.extensions.mcp_servers",
     "McpServerStatus": "shoal.core.extensions.mcp_servers",
     "Member": "shoal.core.teams.team_operations:TeammateStatusSnapshot",
     "MemberState": "shoal.core.teams.team_operations",

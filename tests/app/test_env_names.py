@@ -31,6 +31,7 @@ VALUES = {
     "CLAUDE_CODE_EFFORT_LEVEL": "low",
     "HTTPS_PROXY": "http://127.0.0.1:9",
     "HTTP_PROXY": "http://127.0.0.1:9",
+    "MCP_CONNECTION_NONBLOCKING": "0",
 }
 
 

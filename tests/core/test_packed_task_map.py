@@ -72,13 +72,13 @@ def test_any_task_metadata_survives_packing(metadata: dict[str, Any]) -> None:
 
 def test_unpackable_tasks_are_rarely_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     tries: list[Task] = []
-    comes_back = PackedTaskMap._survives_packing
+    come_back = PackedTaskMap._survive_packing
 
-    def record_attempt(tasks: PackedTaskMap[Task], value: Task) -> bool:
-        tries.append(value)
-        return comes_back(tasks, value)
+    def record_attempt(tasks: PackedTaskMap[Task], values: dict[int, Task]) -> bool:
+        tries.extend(values.values())
+        return come_back(tasks, values)
 
-    monkeypatch.setattr(PackedTaskMap, "_survives_packing", record_attempt)
+    monkeypatch.setattr(PackedTaskMap, "_survive_packing", record_attempt)
     tasks = PackedTaskMap(Task)
     for number in range(1, 1_001):
         tasks[TaskId(str(number))] = make_task(number, metadata={"large": 10**30, "none": math.inf})

@@ -296,7 +296,7 @@ def lock_abandoned_records(directory: str) -> dict[str, tuple[int, bytes]]:
     The record that lists this process itself is not one of them: another process ends its processes.
     """
     found: dict[str, tuple[int, bytes]] = {}
-    own = os.environ.get(RECORD_VARIABLE)
+    own = find_own_record()
     try:
         names = sorted(os.listdir(directory))  # noqa: PTH208
     except OSError:
@@ -315,6 +315,22 @@ def lock_abandoned_records(directory: str) -> dict[str, tuple[int, bytes]]:
         except OSError:
             os.close(fd)  # its guardian lives, or another process ends its processes
     return found
+
+
+def find_own_record() -> str:
+    """Return the record that lists this process; empty if it is not a command of a run."""
+    marker = f"{RECORD_VARIABLE}=".encode()
+    found = [each for each in read_process_variables("self") if each.startswith(marker)]
+    return os.fsdecode(found[0][len(marker) :]) if found else ""
+
+
+def read_process_variables(pid: str) -> list[bytes]:
+    """Return the variables with which a process was started; none if they cannot be read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
+            return file.read().split(b"\0")
+    except OSError:
+        return []
 
 
 def find_leftover_leaders(records: dict[str, tuple[int, bytes]]) -> list[int]:
@@ -348,12 +364,7 @@ def find_marked_processes(markers: set[bytes]) -> list[int]:
     for entry in entries:
         if not entry.isdecimal() or int(entry) == os.getpid():
             continue
-        try:
-            with open(f"/proc/{entry}/environ", "rb") as file:  # noqa: PTH123
-                variables = file.read().split(b"\0")
-        except OSError:
-            continue
-        if not markers.isdisjoint(variables):
+        if not markers.isdisjoint(read_process_variables(entry)):
             found.append(int(entry))
     return found
 
