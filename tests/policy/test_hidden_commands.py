@@ -182,3 +182,19 @@ def test_packages_with_the_name_of_a_program_are_installed_without_a_question(tm
         "pnpm run dev",
     ):
         assert decide_command(engine, command) == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo 'import os;os.system(\"rm x\")' > sitecustomize.py; PYTHONPATH=. python3 -c 1",
+        "echo 'm4_esyscmd([rm x])' > configure.ac; autoconf",
+        "cat > configure.ac <<'E'\nm4_esyscmd([rm x])\nE\nautoconf",
+        "echo 'rm x' | tee build.hook; some-builder",
+    ],
+)
+def test_a_program_may_run_text_in_a_new_file_that_it_does_not_name(tmp_path: Path, command: str) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(rm:*)")
+    assert decide_command(engine, command) in ("ask", "deny")
+    harmless = command.replace("rm x", "ls x").replace('os.system("ls x")', "print(1)")
+    assert decide_command(engine, harmless) == "allow"

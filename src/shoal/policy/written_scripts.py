@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -82,6 +82,7 @@ def _add_written_scripts(analysis: ShellCommandAnalysis, command: str) -> ShellC
     )
     if not names and not writes_any and not any(package_writers):
         return analysis
+    printed_texts = _list_printed_texts(parts, command)
     found: list[SimpleShellCommand] = []
     for index, part in enumerate(parts):
         code: tuple[str | None, ...] = ()
@@ -95,8 +96,19 @@ def _add_written_scripts(analysis: ShellCommandAnalysis, command: str) -> ShellC
             code = (command, None)
         elif writes_any and _runs_any_file(part) and len(parts) > 1:
             code = (None,)
+        elif run_names and not part.read_only and _get_program(part) not in _PLAIN_PARTS:
+            # It may read a file that it does not name, such as `sitecustomize.py` or `configure.ac`.
+            code = tuple(printed_texts)
         found.append(replace(part, code=(*part.code, *code)) if code else part)
     return replace(analysis, parts=tuple(found))
+
+
+def _list_printed_texts(parts: Iterable[SimpleShellCommand], command: str) -> list[str]:
+    """Return the texts that the line writes into files."""
+    if "<<" in command:
+        return [command]
+    writers = [part for part in parts if part.writes and _get_program(part) in _PRINTERS]
+    return [word for part in writers for word in part.words[1:] if word]
 
 
 def iter_written_texts(
