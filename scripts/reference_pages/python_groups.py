@@ -33,7 +33,7 @@ GROUPS = (
             "AgentMessageDeliveryReceipt "
             "StoppedAgentsAndCommands BackgroundShell BackgroundShellResult ShellOutcome FileUndoReport "
             "UnrestoredFile "
-            "McpServerStatus McpServerState SlashCommandInvocation"
+            "McpServerStatus McpServerState McpServerScope SlashCommandInvocation"
         ),
     ),
     NameGroup(
