@@ -44,6 +44,9 @@ PROVEN_ELSEWHERE = {
         "test_with_managed_servers_only_the_list_of_every_file_must_permit_a_server"
     ),
     "foreign allowManagedPermissionRulesOnly": _MANAGED_RULES,
+    "foreign allowManagedReadPathsOnly": (
+        "app/test_readable_regions.py::test_managed_files_can_limit_what_is_shown"
+    ),
     "foreign channelsEnabled": (
         "app/test_managed_switches.py::test_channels_are_refused_if_a_managed_file_turns_them_off"
     ),
@@ -168,7 +171,7 @@ NOT_NARROWING = {
             " shoal.teammate_programs shoal.plugins shoal.agent_cwd shoal.implicit_team shoal.forks"
             " shoal.workflow_tool",
         )
-        | _list_items("foreign", "allowWrite")
+        | _list_items("foreign", "allowRead allowWrite")
         | _list_items(
             "flag",
             "--allowedTools --add-dir --dangerously-skip-permissions --allow-dangerously-skip-permissions"
@@ -311,9 +314,9 @@ NOT_NARROWING = {
         "variable",
         "AUTHOR CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS CLAUDE_CODE_SDK_READS_SESSION_STATE CLAUDE_CONFIG_DIR"
         " CLAUDE_CODE_SHELL CLAUDE_ENV_FILE CLAUDE_PROJECT_DIR XDG_CONFIG_HOME"
-        " COLORFGBG COLUMNS COMMITTER DISPLAY DYLD_LIBRARY_PATH EMAIL GIT_CONFIG_GLOBAL GIT_CONFIG_NOSYSTEM"
-        " GIT_CONFIG_SYSTEM GIT_EXEC_PATH GIT_SSL_CAINFO HOME LD_LIBRARY_PATH LINES NAME NO_COLOR"
-        " OTEL_EXPORTER_OTLP_ENDPOINT OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
+        " COLORFGBG COLUMNS COMMITTER DISPLAY DYLD_LIBRARY_PATH EMAIL GIT_CONFIG_COUNT GIT_CONFIG_GLOBAL"
+        " GIT_CONFIG_NOSYSTEM GIT_CONFIG_SYSTEM GIT_EXEC_PATH GIT_SSL_CAINFO HOME LD_LIBRARY_PATH LINES"
+        " NAME NO_COLOR OTEL_EXPORTER_OTLP_ENDPOINT OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
         " OTEL_EXPORTER_OTLP_TRACES_ENDPOINT OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
         " OTEL_METRICS_EXPORTER OTEL_RESOURCE_ATTRIBUTES OTEL_SDK_DISABLED OTEL_SERVICE_NAME"
         " OTEL_TRACES_EXPORTER PATH PYTHONHOME SSLKEYLOGFILE SSL_CERT_DIR SSL_CERT_FILE"

@@ -46,10 +46,10 @@ async def test_servers_are_added_listed_shown_tried_and_removed(
         },
     }
     web = await shoal("mcp", "add", "--project", "-H", "X-Key: ${KEY}", "web", "https://127.0.0.1:9/mcp")
-    assert "shoal trust" in web.text
+    # The person typed the server, so it is trusted.
+    assert "shoal trust" not in web.text
     rows = {row["name"]: row for row in json.loads((await shoal("mcp", "ls", "--json")).out)}
-    assert (rows["plain"]["enabled"], rows["web"]["enabled"]) == (True, False)
-    assert "shoal trust" in rows["web"]["why_not"]
+    assert (rows["plain"]["enabled"], rows["web"]["enabled"]) == (True, True)
     server_page = await shoal("mcp", "show", "plain")
     assert "abc" not in server_page.text
     assert "API_KEY=(hidden)" in server_page.text
