@@ -18,7 +18,11 @@ from shoal.app.doctor.health_checks import run_health_checks
 from shoal.core.conversation.messages import ToolUseBlock, extract_tool_result_text
 from shoal.core.events import Event, NoteAdded, ToolOutputReturned
 from shoal.models.scripted_model import ScriptedModel
-from shoal.workspaces.hidden_file_marks import HiddenFileMarks, can_mark_hidden_files
+from shoal.workspaces.hidden_file_marks import (
+    HiddenFileMarks,
+    can_mark_hidden_files,
+    remove_leftover_marks,
+)
 
 pytestmark = [pytest.mark.needs("bwrap"), pytest.mark.spec("CMP-121")]
 DENIED = {"permissions": {"deny": ["Read(./.env.*)", "Read(./secrets/**)"]}}
@@ -231,6 +235,21 @@ async def test_marks_of_a_killed_run_are_removed_at_the_next_start(project: Path
     assert list_marks(project) == ["S secrets/key"]
     assert any("Git now has other versions" in each and ".env.example" in each for each in notes), notes
     assert not any((home / "shoal/git-marks").iterdir())
+
+
+async def test_the_record_of_marks_stays_while_its_repository_is_missing(project: Path) -> None:
+    records = Path(os.environ["SHOAL_HOME"]) / "shoal/git-marks"
+    marks = HiddenFileMarks(records)
+    assert await marks.acquire({project / ".git": [project / ".env.example"]}) == ()
+    for lock in marks._locks.values():
+        os.close(lock)
+    away = project.rename(project.with_name("away"))
+    assert remove_leftover_marks(records) == ()
+    away.rename(project)
+    assert list_marks(project) == ["S .env.example"]
+    assert remove_leftover_marks(records) == ()
+    assert list_marks(project) == []
+    assert not any(records.iterdir())
 
 
 async def test_marks_that_git_of_the_user_writes_back_are_removed(project: Path) -> None:

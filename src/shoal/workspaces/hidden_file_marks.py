@@ -365,8 +365,11 @@ def remove_leftover_marks(records: Path) -> tuple[Path, ...]:
             lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                changed += _remove_leftover(_read_record(lock))
-                path.unlink(missing_ok=True)
+                record = _read_record(lock)
+                # Otherwise it stays, as for a disk that is not mounted: nothing else leads to the marks.
+                if record.git_directory and (Path(record.git_directory) / "index").exists():
+                    changed += _remove_leftover(record)
+                    path.unlink(missing_ok=True)
             finally:
                 os.close(lock)
     return tuple(changed)
@@ -374,8 +377,6 @@ def remove_leftover_marks(records: Path) -> tuple[Path, ...]:
 
 def _remove_leftover(record: _Record) -> list[Path]:
     git_directory = Path(record.git_directory)
-    if not record.git_directory or not (git_directory / "index").exists():
-        return []
     index = _IndexLock(git_directory / "index")
     index.acquire()
     try:
