@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from shoal.core.compact_event import CompactEvent
+
 MAX_MESSAGE_SIZE = 64 << 20
 """Maximum bytes of one message; the sender refuses a longer one, the receiver closes the channel."""
 _PREFIX_SIZE = 4
@@ -36,8 +38,8 @@ class SocketChannel:
         self._inbox = bytearray()
         self._messages: deque[bytes] = deque()
         self._read_ahead = 0
-        self._message_arrived = asyncio.Event()
-        self._sent = asyncio.Event()
+        self._message_arrived = CompactEvent()
+        self._sent = CompactEvent()
         self._sent.set()
         self._ended = False
         """No further message will be received."""
@@ -250,7 +252,7 @@ class SharedChannel:
         self._number = number
         self._end_listeners = [on_end]
         self._messages: deque[bytes] = deque()
-        self._arrived = asyncio.Event()
+        self._arrived = CompactEvent()
         self._ended = False
         self.end_reason = ""
         """Why the other end closed it, if it said so."""

@@ -12,6 +12,7 @@ from msgspec import Struct
 from shoal.core.agents.cron import CronExpression, parse_cron
 from shoal.core.agents.schedules import MAX_SCHEDULES, Schedule, ScheduleEndReason, ScheduleOccurrence
 from shoal.core.clock import Clock
+from shoal.core.compact_event import CompactEvent
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import TextBlock
 from shoal.core.errors import ScheduleRefused, StateFileError
@@ -58,7 +59,7 @@ class CronPromptScheduler:
         self._active: dict[str, _ActiveSchedule] = {}
         self._tasks = asyncio.TaskGroup()
         self._clock_task: asyncio.Task[None] | None = None
-        self._changed = asyncio.Event()
+        self._changed = CompactEvent()
 
     async def __aenter__(self) -> CronPromptScheduler:
         await self._tasks.__aenter__()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from shoal.core.compact_event import CompactEvent
 from shoal.core.conversation.inbox_items import InboxItem, InboxPriority
 from shoal.core.ids import AgentId
 
@@ -23,7 +23,7 @@ class _AgentItemQueue:
         self.by_priority: tuple[deque[InboxItem], ...] = tuple(
             deque() for _ in (*_PRIORITY_ORDER, _QUIET_INDEX)
         )
-        self.item_added: asyncio.Event | None = None
+        self.item_added: CompactEvent | None = None
 
     def __len__(self) -> int:
         """Return the number of items that wake the agent."""
@@ -111,7 +111,7 @@ class SharedInboxQueue:
         """Wait until an item that wakes this agent is queued."""
         agent_queue = self._agent_queues.setdefault(to, _AgentItemQueue())
         while not len(agent_queue):
-            agent_queue.item_added = agent_queue.item_added or asyncio.Event()
+            agent_queue.item_added = agent_queue.item_added or CompactEvent()
             agent_queue.item_added.clear()
             await agent_queue.item_added.wait()
 

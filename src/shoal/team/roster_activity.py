@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from shoal.core.clock import Clock
+from shoal.core.compact_event import CompactEvent
 from shoal.core.errors import StateFileError, TeamNotFound, TeamStoreError
 from shoal.core.names import AgentName, TeamName
 from shoal.core.teams.team_storage import RosterStore
@@ -26,7 +26,7 @@ class RosterActivityWriter:
         self._report = report
         self.active_members: set[AgentName] = set()
         self._pending: dict[AgentName, bool] = {}
-        self._wake = asyncio.Event()
+        self._wake = CompactEvent()
 
     def set_member_active(self, name: AgentName, *, active: bool) -> None:
         self._pending[name] = active

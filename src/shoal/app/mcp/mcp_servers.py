@@ -23,6 +23,7 @@ from shoal.app.mcp.server_instructions import (
 from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.mcp_files import ConfiguredMcpServers
 from shoal.core.agents.agent_definitions import AgentDefinition, DefinitionSourceKind, ToolSelection
+from shoal.core.compact_event import CompactEvent
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.extensions.mcp_servers import (
@@ -185,8 +186,8 @@ class SessionMcpServerManager:
         self._resource_tools: tuple[Tool, ...] = ()
         self._instructed = list_instructed_servers(configured.relayed)
         self._group = asyncio.TaskGroup()
-        self._change_event = asyncio.Event()
-        self._optional_start = asyncio.Event()
+        self._change_event = CompactEvent()
+        self._optional_start = CompactEvent()
         self._started: float | None = None
         self._settled = False
         self._late_names: tuple[str, ...] = ()
@@ -535,7 +536,7 @@ class SessionMcpServerManager:
 
     def _on_server_changed(self) -> None:
         """Handle a changed status or tool list of a server."""
-        event, self._change_event = self._change_event, asyncio.Event()
+        event, self._change_event = self._change_event, CompactEvent()
         event.set()
         statuses = [*self.configured.relayed, *(managed.status_info for managed in self._servers)]
         if (instructed := list_instructed_servers(statuses)) != self._instructed:

@@ -30,6 +30,7 @@ from shoal.app.session.turn import (
 from shoal.app.session.typed_commands import SlashCommandInvocation
 from shoal.core.agents.subagents import AgentMessageDeliveryReceipt, AgentStatusSnapshot
 from shoal.core.budgets.usage import SessionSpending
+from shoal.core.compact_event import CompactEvent
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import Message, TextBlock, user_message
 from shoal.core.core_texts import format_end_reason
@@ -108,7 +109,7 @@ class Session:
         self._entry_ids: set[str] | None = None
         self.chosen_model: str | None = None
         """Model that the user chose in the session; None if it is the one that the session started with."""
-        self.stop_requested = asyncio.Event()
+        self.stop_requested = CompactEvent()
         """Set when a program asked the run to end; the surface ends it."""
         self.interrupted_agents: tuple[AgentStatusSnapshot, ...] = ()
         """Agents that were working when the deadline passed."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from shoal.core.compact_event import CompactEvent
 from shoal.core.errors import InboxNotFound
 from shoal.core.names import LEAD_NAME, AgentName, TeamName, parse_agent_name, parse_team_name
 from shoal.core.teams.mail import MailMessage, MailPostReceipt
@@ -103,7 +104,7 @@ class TeamMail:
         """Each returns those of the owners that have unread mail."""
         self._subscription: HintSubscription | None = None
         self._subscribing = asyncio.Lock()
-        self.waiters: dict[AgentName, set[asyncio.Event]] = {}
+        self.waiters: dict[AgentName, set[CompactEvent]] = {}
         self.has_lead_inbox = False
 
     def note_lead_inbox(self, *, exists: bool) -> None:
@@ -277,7 +278,7 @@ class PostgresMailboxes:
         await self._require_inbox(name)
         team_mail = self._team_mail
         await team_mail.subscribe()
-        changed = asyncio.Event()
+        changed = CompactEvent()
         waiters = team_mail.waiters.setdefault(name, set())
         waiters.add(changed)
         try:

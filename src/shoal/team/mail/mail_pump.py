@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Container
 from typing import TypeAlias
 
 from shoal.core.clock import Clock
+from shoal.core.compact_event import CompactEvent
 from shoal.core.errors import (
     InboxNotFound,
     LockUnavailable,
@@ -175,7 +176,7 @@ class MailPump:
         self._marked: dict[AgentName, CompactIdSet] = {}
         """Ids of all mail ever read from an inbox, including by a former owner of the name."""
         self._settled: dict[AgentName, set[str]] = {}
-        self._wake = asyncio.Event()
+        self._wake = CompactEvent()
 
     async def pump_inbox(
         self, owner: AgentName, deliver: MailHandler, delivered: Container[str] = ()

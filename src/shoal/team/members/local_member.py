@@ -14,6 +14,7 @@ from shoal.core.agents.identity import assume_identity
 from shoal.core.agents.subagents import ResolvedAgentSettings, RetainedWorktreeWork
 from shoal.core.budgets.limits import AgentSlot
 from shoal.core.clock import format_iso_time
+from shoal.core.compact_event import CompactEvent
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import Message, TextBlock, find_interrupted_tool_call, user_message
 from shoal.core.errors import LockUnavailable, ShoalError, StateFileError, TeamStoreError
@@ -105,7 +106,7 @@ class LocalMember:
         self._stall_detector = preparation.stall_detector
         self._run_task: asyncio.Task[Any] | None = None
         self._in_turn = self._is_interrupting = False
-        self._idle_start: asyncio.Event | None = None
+        self._idle_start: CompactEvent | None = None
         self._claimed_task: TaskId | None = None
         self._board_error = ""
         """Last error that kept it from claiming tasks."""
@@ -360,7 +361,7 @@ class LocalMember:
 
     async def _wait_for_idle_start(self) -> None:
         if self.state == "created":
-            self._idle_start = asyncio.Event()
+            self._idle_start = CompactEvent()
             await self._idle_start.wait()
 
     async def _wait_for_claimable_task(self) -> None:
