@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
@@ -148,17 +149,23 @@ def read_model_script_with_options(
         content = path.read_bytes()
     except OSError as error:
         raise SettingsError(f"Cannot read the script {path}: {error.strerror}.", path=path) from error
-    decode = msgspec.toml.decode if path.suffix == ".toml" else msgspec.json.decode
     try:
-        raw = decode(content)
-        steps = raw.get("steps") if isinstance(raw, Mapping) else raw
-        script = tuple(msgspec.convert(step, kind) for step in _require_step_list(steps))
-        for step in script:
-            re.compile(step.pattern)
-        options = msgspec.convert(raw if isinstance(raw, Mapping) else {}, ModelScriptOptions)
+        return _parse_model_script(content, kind, is_toml=path.suffix == ".toml")
     except (ValueError, re.error, OverflowError, RecursionError) as error:
         raise SettingsError(f"The script {path} is not valid: {error}.", path=path) from error
-    return script, options
+
+
+@lru_cache(maxsize=1)
+def _parse_model_script(
+    content: bytes, kind: type[StepT], *, is_toml: bool
+) -> tuple[tuple[StepT, ...], ModelScriptOptions]:
+    """Parse a script, once for all sessions of a process that use it."""
+    raw = (msgspec.toml.decode if is_toml else msgspec.json.decode)(content)
+    steps = raw.get("steps") if isinstance(raw, Mapping) else raw
+    script = tuple(msgspec.convert(step, kind) for step in _require_step_list(steps))
+    for step in script:
+        re.compile(step.pattern)
+    return script, msgspec.convert(raw if isinstance(raw, Mapping) else {}, ModelScriptOptions)
 
 
 def _require_step_list(steps: object) -> list[object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,7 +113,7 @@ def create_sandbox_selection(
 
 def build_sandbox_policy(
     settings: Settings,
-    environ: dict[str, str],
+    environ: Mapping[str, str],
     workspace: LocalWorkspace,
     session_directory: Path,
     unreadable: Sequence[Path] = (),
@@ -418,7 +418,7 @@ def _iter_matching_paths(texts: Sequence[str], user_home: Path, project: Path) -
         yield from map(Path, names)
 
 
-def _iter_temporary_directories(environ: dict[str, str]) -> Iterator[Path]:
+def _iter_temporary_directories(environ: Mapping[str, str]) -> Iterator[Path]:
     yield Path(get_user_environment(environ).temporary_directory)
     if environ.get("TMPDIR"):
         yield Path(environ["TMPDIR"])
@@ -439,7 +439,7 @@ def _iter_secret_paths(settings: Settings, user_home: Path) -> Iterator[Path]:
             yield document.path
 
 
-def _iter_socket_paths(environ: dict[str, str]) -> Iterator[Path]:
+def _iter_socket_paths(environ: Mapping[str, str]) -> Iterator[Path]:
     temporary = Path(get_user_environment(environ).temporary_directory)
     for name in (*_SOCKET_DIRECTORIES, f"tmux-{os.getuid()}"):
         yield temporary / name

@@ -389,8 +389,10 @@ def warn_unused_oauth_token(foreign: ForeignVariables, variables: Mapping[str, s
         )
 
 
-def replace_variables(environ: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+def replace_variables(environ: Mapping[str, str], env: Mapping[str, str]) -> Mapping[str, str]:
     """Return the environment with the variables of the key `env`, whose empty values unset variables."""
+    if not env:
+        return environ
     return {name: value for name, value in {**environ, **env}.items() if value or name not in env}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -216,7 +217,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return reads_state and not emits_state
 
     @property
-    def tool_environment(self) -> dict[str, str]:
+    def tool_environment(self) -> Mapping[str, str]:
         """Environment of processes that tools start."""
         env = replace_variables(self.environ, self.env)
         if not self.foreign.tools.is_environment_scrubbed:
@@ -224,9 +225,11 @@ class Settings(Struct, frozen=True, kw_only=True):
         return {name: value for name, value in env.items() if name not in _SCRUBBED_VARIABLES}
 
     @property
-    def command_environment(self) -> dict[str, str]:
+    def command_environment(self) -> Mapping[str, str]:
         """Environment of shell commands."""
         withheld = self.own.sandbox.withheld_variables
+        if not withheld:
+            return self.tool_environment
         return {name: value for name, value in self.tool_environment.items() if name not in withheld}
 
     @property
@@ -317,6 +320,12 @@ def _list_setting_key_paths(key: str) -> tuple[tuple[str, ...], ...]:
     return (tuple(key.split(".")),)
 
 
+@lru_cache(maxsize=1)
+def _share_environment(variables: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    """Return one copy for all sessions of this process, which may have thousands."""
+    return dict(variables)
+
+
 def load_settings(
     *,
     cwd: Path,
@@ -331,7 +340,7 @@ def load_settings(
     `sources` limits the kinds of files, except for flags and managed files; None means all. `contents` holds
     the contents of files that are not read.
     """
-    environ = dict(os.environ if environ is None else environ)
+    environ = _share_environment(tuple(os.environ.items())) if environ is None else dict(environ)
     home, user = resolve_shoal_home(environ, cwd), get_user_environment(environ)
     servers, server_problems = read_project_mcp_files(cwd)
     claude_json = read_claude_json(home, cwd)
