@@ -1,6 +1,6 @@
 """Many members in shared processes on a Ray cluster: `python -m bench.cluster_crowd --members 1000`.
 
-Starts a database with durable commits, a head and machines on this machine, and a team whose members have a
+Starts a database with durable commits, a head and more machines on this machine, and a team whose members have a
 scripted model without delay. They do all tasks of a board. Prints the time, the memory, and which tasks were
 lost or done more than once.
 """
@@ -129,11 +129,11 @@ async def measure(members: int, tasks: int, machine_count: int, per_process: int
     from postgres_server import PostgresServer
     from ray_machines import RayMachines
 
-    server = PostgresServer(fsync="on", full_page_writes="on", shared_buffers="256MB")
+    server = PostgresServer(fsync="on", full_page_writes="on", shared_buffers="128MB")
     server.start()
     try:
         with use_empty_home() as root, TemporaryDirectory(prefix="r-", dir="/tmp") as directory:
-            machines = RayMachines(Path(directory), machine_count)
+            machines = RayMachines(Path(directory), machine_count - 1, head_cpus=2)
             try:
                 machines.start()
                 script = root / "model.json"
@@ -181,7 +181,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--members", type=int, default=10_000)
     parser.add_argument("--tasks", type=int, help="default: ten for each member")
-    parser.add_argument("--machines", type=int, default=2)
+    parser.add_argument("--machines", type=int, default=2, help="with the head")
     parser.add_argument("--per-process", type=int, default=100_000, help="members in one process")
     parser.add_argument("--concurrent", type=int, default=400, help="members that work at the same time")
     arguments = parser.parse_args()

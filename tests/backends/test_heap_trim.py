@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import gc
 import os
 import sys
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,6 +50,82 @@ async def test_the_heap_is_trimmed_when_a_member_goes_idle(
     monkeypatch.setattr(heap_trim, "trim_heap", lambda: given.append(1))
     lead = [call_tool("TeamCreate", team_name="crew"), spawn_member("ann"), "wait"]
     async with open_session(tmp_path, script_team(lead=lead, ann=["done"])) as session:
-        trim_heap_when_member_idles(session)
+        trim_heap_when_member_idles(session, heap_trim.HeapTrimmer())
         await run_all_turns(session, "Go.")
     assert given == [1]
+
+
+def test_a_slow_trim_is_not_repeated_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    times, elapsed = list[float](), 0.0
+
+    def trim_slowly() -> bool:
+        nonlocal elapsed
+        times.append(now)
+        elapsed += 0.05
+        return True
+
+    trimmer, now = heap_trim.HeapTrimmer(), 0.0
+    monkeypatch.setattr(heap_trim, "trim_heap", trim_slowly)
+    monkeypatch.setattr(heap_trim.time, "perf_counter", lambda: elapsed)
+    for now in (0.0, 21.0, 49.0, 51.0):
+        trimmer.trim_if_due(now)
+    assert times == [0.0, 51.0]
+
+
+async def test_members_of_one_process_share_a_trimmer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, trimmer = list[float](), heap_trim.HeapTrimmer()
+    monkeypatch.setattr(heap_trim, "trim_heap", lambda: given.append(1))
+    for number in range(2):
+        lead = [call_tool("TeamCreate", team_name="crew"), spawn_member("ann"), "wait"]
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        async with open_session(directory, script_team(lead=lead, ann=["done"])) as session:
+            trim_heap_when_member_idles(session, trimmer)
+            await run_all_turns(session, "Go.")
+    assert given == [1]
+
+
+@pytest.fixture
+def unfrozen_heap() -> Iterator[None]:
+    before = gc.get_freeze_count()
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+    if before:
+        gc.freeze()
+
+
+@pytest.mark.usefixtures("unfrozen_heap")
+def test_objects_of_started_teammates_are_not_searched_until_many_of_them_have_ended() -> None:
+    heap = heap_trim.StartedObjects()
+    for _ in range(heap_trim.STARTS_PER_FREEZE - 1):
+        heap.add_teammate()
+    assert not gc.get_freeze_count()
+    heap.add_teammate()
+    assert gc.get_freeze_count()
+    for _ in range(2):
+        heap.remove_teammate()
+    assert gc.get_freeze_count()
+    for _ in range(2):
+        heap.remove_teammate()
+    assert not gc.get_freeze_count()
+
+
+@pytest.mark.usefixtures("unfrozen_heap")
+def test_cycles_of_ended_teammates_are_collected() -> None:
+    class Node:
+        def __init__(self) -> None:
+            self.itself = self
+            ended.append(weakref.ref(self))
+
+    heap, ended = heap_trim.StartedObjects(), list[weakref.ref[Node]]()
+    nodes = [Node() for _ in range(heap_trim.STARTS_PER_FREEZE)]
+    for _ in range(len(nodes)):
+        heap.add_teammate()
+    while nodes:
+        nodes.pop()
+        heap.remove_teammate()
+    gc.collect()
+    assert not any(node() for node in ended)

@@ -119,13 +119,15 @@ class RayMachine:
 class RayMachines:
     """A head and other machines, on one real machine."""
 
-    def __init__(self, directory: Path, count: int, network: NamespaceNetwork | None = None) -> None:
+    def __init__(
+        self, directory: Path, count: int, network: NamespaceNetwork | None = None, *, head_cpus: int = 0
+    ) -> None:
         self.port = find_free_port()
         self.host = find_host() if network is None else LEAD_ADDRESS
         self.address = f"{self.host}:{self.port}"
         self.head = RayMachine(
             directory / "head",
-            ("head", "--port", str(self.port), "--host", self.host, "--cpus", "0"),
+            ("head", "--port", str(self.port), "--host", self.host, "--cpus", str(head_cpus)),
             started="The head is running",
         )
         self.nodes = [

@@ -201,12 +201,16 @@ def request_session_end(session: Session) -> None:
         session.stop_requested.set()
 
 
-def trim_heap_when_member_idles(session: Session) -> None:
-    heap_trimmer, clock = HeapTrimmer(), session.agent.clock
+_HEAP_TRIMMER = HeapTrimmer()
+
+
+def trim_heap_when_member_idles(session: Session, trimmer: HeapTrimmer = _HEAP_TRIMMER) -> None:
+    """Trim the heap of this process from time to time. Members of one process share the trimmer."""
+    clock = session.agent.clock
 
     def trim_heap_on_idle(event: Event) -> None:
         if isinstance(event, MemberWentIdle):
-            heap_trimmer.trim_if_due(clock.monotonic())
+            trimmer.trim_if_due(clock.monotonic())
 
     session.subscribe(trim_heap_on_idle)
 

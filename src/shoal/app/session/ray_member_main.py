@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import select
 import signal
@@ -22,6 +23,7 @@ from shoal.app.agents.member_bootstrap import MemberBootstrap, decode_member_boo
 from shoal.app.session.member_main import end_session_on_signals, request_session_end, run_member_session
 from shoal.app.session.session import Session
 from shoal.app.settings.settings import load_settings
+from shoal.backends.heap_trim import StartedObjects
 from shoal.backends.member_listener import LeadAddress, connect_to_lead, read_tls_files
 from shoal.backends.ray_backend import MemberHello
 from shoal.backends.ray_hosts import CLOSING_NOTICE, CONTROL_CHANNEL, StartMemberOrder
@@ -32,6 +34,7 @@ from shoal.backends.socket_channel import (
     send_in_parts,
 )
 from shoal.core.clock import Clock, SystemClock
+from shoal.core.compact_event import CompactEvent
 from shoal.core.errors import ShoalError, WorktreeError
 from shoal.core.events import Event, ToolFinished
 from shoal.core.teams.member_backends import AGENT_ENVIRONMENT_MARKS
@@ -44,6 +47,8 @@ STORE_TIMEOUT = 20.0
 
 LOST_LEAD_GRACE = 5.0
 """Seconds for a clean end after the connection to the lead is lost."""
+
+_GC_THRESHOLD = 50_000
 
 
 def main(order: Mapping[str, Any]) -> None:
@@ -68,6 +73,7 @@ async def _run_ordered_member(order: Mapping[str, Any]) -> None:
 
 def host_main(order: Mapping[str, Any]) -> None:
     """Run the process that Ray started for several members."""
+    gc.set_threshold(_GC_THRESHOLD)
     _run_in_process(_run_host(order))
 
 
@@ -100,6 +106,7 @@ class SharedMemberProcess:
         self._clock = clock
         self._control = multiplexer.open_channel(CONTROL_CHANNEL)
         self._members: set[_HostedMember] = set()
+        self._started_objects = StartedObjects()
         self._is_closing = False
 
     async def serve(self) -> None:
@@ -130,7 +137,7 @@ class SharedMemberProcess:
         """Run one member. Its failure ends only itself."""
         orders = self._multiplexer.open_channel(number)
         channel = self._multiplexer.open_channel(number + 1)
-        member, reason = _HostedMember(), ""
+        member, reason = _HostedMember(self._started_objects), ""
         self._members.add(member)
         try:
             await member.run(_receive_and_run_member(orders, channel, self._clock, member))
@@ -139,6 +146,7 @@ class SharedMemberProcess:
             sys.stderr.write(f"A member failed.\n{traceback.format_exc()}\n")
         finally:
             self._members.discard(member)
+            member.note_end()
             channel.close()
             orders.close(reason)
             if self._is_closing and not self._members:
@@ -164,7 +172,8 @@ class _HostedMember:
 
     changes_directory = False
 
-    def __init__(self) -> None:
+    def __init__(self, started_objects: StartedObjects) -> None:
+        self._started_objects = started_objects
         self._sessions: list[Session] = []
         self._task: asyncio.Task[Any] | None = None
 
@@ -175,6 +184,11 @@ class _HostedMember:
 
     def watch_session(self, session: Session) -> None:
         self._sessions.append(session)
+        self._started_objects.add_teammate()
+
+    def note_end(self) -> None:
+        if self._sessions:
+            self._started_objects.remove_teammate()
 
     def end(self) -> None:
         """Ask it to end; before its session is open, there is nothing to store."""
@@ -245,10 +259,10 @@ class CheckpointSender:
         self._member = member
         self._checkout = checkout
         self._clock = clock
-        self._has_changes = asyncio.Event()
+        self._has_changes = CompactEvent()
         self._lock = asyncio.Lock()
         self._unconfirmed = 0
-        self._confirmed = asyncio.Event()
+        self._confirmed = CompactEvent()
         self._confirmed.set()
 
     def watch_session(self, session: Session) -> None:
