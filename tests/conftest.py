@@ -34,6 +34,7 @@ pytest_plugins = [
     "spec_marks",
     "proof_report",
     "default_encodings",
+    "run_directory",
     "program_forks",
     "shuffled_order",
     "tmux_server",
