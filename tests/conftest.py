@@ -35,6 +35,7 @@ pytest_plugins = [
     "proof_report",
     "default_encodings",
     "run_directory",
+    "rewritten_tests",
     "program_forks",
     "shuffled_order",
     "tmux_server",

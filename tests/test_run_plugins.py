@@ -1,18 +1,29 @@
-"""The temporary directory of a run: no other run removes it, and nothing is left of a passed run."""
+"""The plugins of a run: its temporary directory, and the bytecode files of its modules."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from rewritten_tests import get_bytecode_path, write_bytecode_files
 from run_directory import PREFIX, RunDirectory, remove_abandoned
 
 PLUGINS = Path(__file__).parent / "plugins"
+
+
+def wait_until_unlocked(path: Path) -> None:
+    """Wait for the process that removes the directory, unless it has done so."""
+    with suppress(FileNotFoundError):
+        lock = os.open(path, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.close(lock)
 
 
 def test_the_directory_of_a_running_run_stays_whatever_its_time(
@@ -28,6 +39,7 @@ def test_the_directory_of_a_running_run_stays_whatever_its_time(
     remove_abandoned(tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted([running.path, *ended[2:]])
     running.pytest_unconfigure()
+    wait_until_unlocked(running.path)
     assert sorted(tmp_path.iterdir()) == sorted(ended[2:])
 
 
@@ -57,8 +69,24 @@ def test_a_run_leaves_its_files_only_if_a_test_fails(tmp_path: Path, workers: st
         check=False,
     )
     assert ran.returncode == (outcome == "fails"), ran.stdout
-    left = [path for path in temporary.glob("*") if path.name.startswith(PREFIX)]
+    for path in temporary.glob(f"{PREFIX}*"):
+        wait_until_unlocked(path)
+    left = list(temporary.glob(f"{PREFIX}*"))
     assert len(left) == (outcome == "fails")
     for path in left:
         assert f"The files of this run are in {path.resolve()}." in ran.stdout
         assert list(path.rglob("written"))
+
+
+def test_test_modules_are_rewritten_once_before_the_workers_start(
+    pytestconfig: pytest.Config, tmp_path: Path
+):
+    modules = [tmp_path / f"test_{number}.py" for number in range(5)]
+    for module in modules:
+        module.write_text("def test_it():\n    assert [1] == [1]\n")
+    write_bytecode_files(pytestconfig, modules)
+    first = {path: path.stat().st_ino for path in map(get_bytecode_path, modules)}
+    modules[0].write_text("def test_it():\n    assert [2] == [2]\n")
+    write_bytecode_files(pytestconfig, modules)
+    again = {path: path.stat().st_ino for path in first}
+    assert [path for path in first if first[path] != again[path]] == [get_bytecode_path(modules[0])]
