@@ -34,6 +34,8 @@ pytest_plugins = [
     "spec_marks",
     "proof_report",
     "default_encodings",
+    "run_directory",
+    "rewritten_tests",
     "program_forks",
     "shuffled_order",
     "tmux_server",
@@ -58,6 +60,14 @@ def pytest_xdist_auto_num_workers() -> int:
 
 # As in `shoal` itself: with Python's thresholds, looking for garbage takes a fifth of the time of tests.
 gc.set_threshold(50_000, 20, 100)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put modules with the mark `one_worker` first: the first worker starts with them.
+
+    Workers that have nothing left take tests from the end of what another one has to do.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("one_worker") is None)
 
 
 def pytest_collection() -> None:

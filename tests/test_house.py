@@ -15,11 +15,12 @@ import pytest
 from docstring_references import find_dead_references
 from late_assignments import find_late_assignments
 from model_sentences import find_model_sentences, find_reason_clauses
-from name_figures import is_bare_participle, is_gerund, measure_names
+from name_figures import find_bare_participles, is_bare_participle, is_gerund, measure_names
 from structure_figures import measure_structure
-from syntax_trees import forget_syntax_trees, parse_module  # noqa: F401
+from syntax_trees import forget_syntax_trees, list_nodes, parse_module  # noqa: F401
 from ungrouped_tasks import find_ungrouped_tasks
 
+pytestmark = pytest.mark.one_worker
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "shoal"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -95,7 +96,7 @@ def _read_first_docstring_line(path: Path) -> str:
 
 def find_stray_docstrings(path: Path) -> list[int]:
     """Return the lines of texts that follow neither an opening line nor the assignment they describe."""
-    blocks = (getattr(node, "body", ()) for node in ast.walk(parse_module(path)))
+    blocks = (getattr(node, "body", ()) for node in list_nodes(parse_module(path)))
     return [
         text.lineno
         for block in blocks
@@ -430,10 +431,15 @@ def test_structure_that_the_limits_count_is_found(tmp_path: Path):
 
 
 def test_tests_and_helpers_are_not_named_by_a_bare_participle():
-    figures = measure_names(TESTS)
-    print(f"\n{figures.format_table()}")  # noqa: T201 - shown with -s
-    assert figures.participles == ()
-    assert figures.gerund_modules == ()
+    assert find_bare_participles(TESTS) == []
+    assert [path for path in TESTS.rglob("*.py") if is_gerund(path.stem)] == []
+
+
+@pytest.mark.parametrize("code", ["def opened(): pass", "class Mail:\n    async  def _kept(self): pass"])
+def test_a_function_that_is_named_by_a_bare_participle_is_found(tmp_path: Path, code: str):
+    (tmp_path / "mail.py").write_text(code)
+    (tmp_path / "names.py").write_text("@property\ndef opened(self): ...")
+    assert [each.partition(":")[0] for each in find_bare_participles(tmp_path)] == ["mail.py"]
 
 
 @pytest.mark.parametrize("name", ["told", "_kept", "opened", "answered"])

@@ -11,7 +11,9 @@ SOURCES = Path(__file__).parents[1] / "src" / "shoal"
 _ATTRIBUTES = {"os": {"environ", "environb", "getenv"}, "Path": {"home"}, "tempfile": {"gettempdir"}}
 _METHODS = {"expanduser", "expandvars", "gettempdir"}
 _TEMPORARY = {"mkdtemp", "mkstemp", "TemporaryFile", "NamedTemporaryFile", "TemporaryDirectory"}
-_READ_NAMES = re.compile("|".join([*_ATTRIBUTES["os"], r"\bhome\b", *_METHODS, *_TEMPORARY]))
+_READ_NAMES = re.compile(
+    "|".join([*_ATTRIBUTES["os"], r"\bPath\b[\s\\)]*\.\s*home\b", *_METHODS, *_TEMPORARY])
+)
 _LIBRARY = "is None, so the caller chose the process's environment"
 _COMMAND = "runs for the user of the process only: a command, a demo or a program of its own"
 _INTERPRETER = "starts our own interpreter, which needs the variables that this one was started with"
@@ -66,7 +68,7 @@ _STARTS_REASONS = {
 }
 
 
-_START_NAMES = re.compile(r"\b(?:subprocess|asyncio)\b")
+_START_NAMES = re.compile("subprocess")
 
 
 def iter_starts(tree: ast.AST) -> Iterator[int]:
@@ -142,11 +144,15 @@ def test_the_check_finds_processes_that_inherit_the_environment() -> None:
     assert not [line for text in given for line in iter_starts(ast.parse(text))]
 
 
+_CLIENT_NAMES = re.compile("httpx|create_default_context|load_default_certs")
+
+
 def test_http_clients_and_tls_contexts_do_not_read_the_variables_of_the_process() -> None:
     """Libraries read them too: each client is told not to, and gets its certificates from one module."""
     found: list[str] = []
     for path in sorted(SOURCES.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if _CLIENT_NAMES.search(text) else ():
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
             owner = node.func.value.id if isinstance(node.func.value, ast.Name) else ""

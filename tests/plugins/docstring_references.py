@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from syntax_trees import parse_module
+from syntax_trees import list_nodes, parse_module
 
 _REFERENCE = re.compile(r"`([A-Za-z_][\w.]*)(?:\(\))?`")
 # JSON fields in camelCase and patterns of tool names of MCP servers are not names of ours.
@@ -33,7 +33,7 @@ def find_dead_references(paths: Iterable[Path]) -> list[str]:
 
 
 def _iter_docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
+    for node in list_nodes(tree):
         match node:
             case ast.Expr(value=ast.Constant(value=str(text)), lineno=line):
                 yield line, text
@@ -42,8 +42,8 @@ def _iter_docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _iter_known_words(tree: ast.Module) -> Iterator[str]:
-    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    docstrings = {node.value for node in list_nodes(tree) if isinstance(node, ast.Expr)}
+    for node in list_nodes(tree):
         match node:
             case (
                 ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name))

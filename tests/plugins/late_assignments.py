@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from syntax_trees import parse_module
+from syntax_trees import list_children, list_nodes, parse_module
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _OWN = ("self", "cls")
@@ -60,12 +60,12 @@ def _iter_functions(tree: ast.Module) -> Iterator[tuple[ast.ClassDef | None, _Fu
     """Yield each function with its class; None outside classes."""
     methods = {
         method: node
-        for node in ast.walk(tree)
+        for node in list_nodes(tree)
         if isinstance(node, ast.ClassDef)
         for method in node.body
         if isinstance(method, _Function)
     }
-    for node in ast.walk(tree):
+    for node in list_nodes(tree):
         if isinstance(node, _Function):
             yield methods.get(node), node
 
@@ -82,7 +82,7 @@ def _iter_own_nodes(function: _Function) -> Iterator[ast.AST]:
         node = waiting.pop()
         yield node
         if not isinstance(node, (*_Function.__args__, ast.Lambda, ast.ClassDef)):
-            waiting += ast.iter_child_nodes(node)
+            waiting += list_children(node)
 
 
 def _find_in_function(function: _Function, owner: ast.ClassDef | None) -> Iterator[tuple[int, str]]:
@@ -183,7 +183,7 @@ def _is_callback(annotation: str, aliases: set[str]) -> bool:
 
 
 def _find_service_classes(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+    for node in list_nodes(tree):
         if isinstance(node, ast.ClassDef):
             bases = [ast.unparse(base) for base in node.bases]
             is_frozen = any(ast.unparse(each) == "frozen=True" for each in node.keywords)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from syntax_trees import parse_module
+from syntax_trees import list_children, list_nodes, parse_module
 
 MODEL_REFUSALS = frozenset(
     {"AgentRequestRefused", "AgentTranscriptMissing", "QuestionUnanswerable", "ScheduleRefused"}
@@ -50,7 +50,7 @@ def find_model_sentences(paths: Sequence[Path]) -> list[str]:
     for path in paths:
         tree = parse_module(path)
         constants = _list_variables(tree.body)
-        for scope in ast.walk(tree):
+        for scope in list_nodes(tree):
             if isinstance(scope, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef):
                 found += [f"{path}:{line}: {text}" for line, text in _find_in_scope(scope, constants)]
     return found
@@ -79,7 +79,7 @@ def _find_clauses(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
             if not is_table and _CLAUSE.search(text) and len(re.findall(_WORD, text)) > 2:
                 yield node, text
             return
-    for child in ast.iter_child_nodes(node):
+    for child in list_children(node):
         yield from _find_clauses(child)
 
 
@@ -132,7 +132,7 @@ def _list_variables(nodes: Iterable[ast.AST]) -> dict[str, ast.expr]:
 
 
 def _walk_scope(scope: ast.AST) -> Iterator[ast.AST]:
-    for child in ast.iter_child_nodes(scope):
+    for child in list_children(scope):
         yield child
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _walk_scope(child)

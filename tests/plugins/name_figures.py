@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from syntax_trees import parse_module
+from syntax_trees import list_nodes, parse_module
 
 # Forms that are verbs or nouns as well (read, cut, set, put, run) are left out.
 _PARTICIPLES_WITHOUT_ED = """
@@ -23,6 +23,7 @@ _NOUNS_IN_ING = """
     pricing routing logging testing streaming typing caching polling billing string setting listing briefing
 """
 _GERUND_NOUNS = frozenset(_NOUNS_IN_ING.split())
+_DEFINED_NAME = re.compile(r"\bdef\s+(\w+)")
 _CLAUSES = ("What ", "Whether ", "Where ", "Who ", "Whose ", "How ", "Of ", "Until ", "As ")
 
 
@@ -61,6 +62,19 @@ def is_bare_participle(name: str) -> bool:
 def is_gerund(stem: str) -> bool:
     last = stem.rsplit("_", 1)[-1]
     return re.fullmatch(r"[a-z]{2,}ing", last) is not None and last not in _GERUND_NOUNS
+
+
+def find_bare_participles(package: Path) -> list[str]:
+    """Return the functions that are named by a bare participle. Only modules with such a name are parsed."""
+    return [
+        f"{path.relative_to(package)}:{node.lineno} {node.name}"
+        for path in sorted(package.rglob("*.py"))
+        if any(map(is_bare_participle, _DEFINED_NAME.findall(path.read_text(encoding="utf-8"))))
+        for node in _walk_definitions(path)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and _is_counted(node)
+        and is_bare_participle(node.name)
+    ]
 
 
 def measure_names(package: Path) -> NameFigures:
@@ -102,7 +116,7 @@ _Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def _walk_definitions(path: Path) -> Iterator[_Definition]:
-    for node in ast.walk(parse_module(path)):
+    for node in list_nodes(parse_module(path)):
         if isinstance(node, _Definition):
             yield node
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from syntax_trees import parse_module
+from syntax_trees import list_nodes, parse_module
 
 _MAX_FIELDS = 15
 _SMALL_MODULE = 80
@@ -30,7 +30,7 @@ def measure_structure(package: Path) -> StructureFigures:
     for path in sorted(package.rglob("*.py")):
         place, text = path.relative_to(package).as_posix(), path.read_text()
         sizes[place] = text.count("\n")
-        for node in ast.walk(parse_module(path)):
+        for node in list_nodes(parse_module(path)):
             if isinstance(node, ast.ImportFrom) and node.module:
                 importers[node.module] += 1
             elif _is_callback_slot(node):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
-from syntax_trees import parse_module
+from syntax_trees import list_children, list_nodes, parse_module
 
 _STARTERS = ("create_task", "ensure_future")
 _WAITERS = ("shield", "gather", "wait_for", "as_completed")
+_NAMES = re.compile("|".join([*_STARTERS, *_WAITERS]))
 
 
 def find_ungrouped_tasks(root: Path) -> list[str]:
@@ -20,10 +22,12 @@ def find_ungrouped_tasks(root: Path) -> list[str]:
     """
     found: list[str] = []
     for path in sorted(root.rglob("*.py")):
+        if not _NAMES.search(path.read_text(encoding="utf-8")):
+            continue
         tree = parse_module(path)
         imported = {
             alias.asname or alias.name
-            for node in ast.walk(tree)
+            for node in list_nodes(tree)
             if isinstance(node, ast.ImportFrom) and node.module == "asyncio"
             for alias in node.names
         }
@@ -39,7 +43,7 @@ def _iter_calls(node: ast.AST, names: tuple[str, ...]) -> list[tuple[str, ast.Ca
     calls = [(".".join(names), node)] if isinstance(node, ast.Call) else []
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         names = (*names, node.name)
-    return calls + [call for child in ast.iter_child_nodes(node) for call in _iter_calls(child, names)]
+    return calls + [call for child in list_children(node) for call in _iter_calls(child, names)]
 
 
 def _starts_task(call: ast.Call, imported: set[str]) -> bool:
