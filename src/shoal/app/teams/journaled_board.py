@@ -116,6 +116,9 @@ class JournaledTaskBoard:
         """Emit now the changes by other processes that a check would emit a moment later."""
         self._emit_tasks_by_id([task.id for task in await self._board.list_tasks()])
 
+    def is_task_claimable_now(self) -> bool:
+        return self._board.is_task_claimable_now()
+
     async def wait_for_claimable(self) -> None:
         await self._board.wait_for_claimable()
 

@@ -25,6 +25,7 @@ from shoal.stores.files.home.home_paths import (
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Non-blocking: a pipe in place of a file must not block the reader.
 _FILE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_LOCK_FILE_FLAGS = os.O_RDWR | os.O_CREAT | _FILE_FLAGS
 _CHUNK = 1 << 20
 
 
@@ -124,8 +125,37 @@ class DirectoryHandle:
             raise build_open_error(self.path / name, error) from error
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise StateFileError(f"{self.path / name} is not a plain file. Remove it.", path=self.path / name)
+            raise self._build_irregular_file_error(name)
         return fd
+
+    def try_lock_file(self, name: str) -> int | None:
+        """Take the flock of a file, created if missing, and return its descriptor; None if it is not free.
+
+        A removed lock file guards nothing, so it does not count as free.
+        """
+        try:
+            fd = os.open(_check_plain_file_name(name), _LOCK_FILE_FLAGS, 0o600, dir_fd=self.fd)
+        except FileNotFoundError:
+            raise StateFileError(f"{self.path} has been removed.", path=self.path) from None
+        except OSError as error:
+            raise build_open_error(self.path / name, error) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            status = os.fstat(fd)
+        except BlockingIOError:
+            status = None
+        except BaseException:
+            os.close(fd)
+            raise
+        if status is not None and status.st_nlink and stat.S_ISREG(status.st_mode):
+            return fd
+        os.close(fd)
+        if status is not None and not stat.S_ISREG(status.st_mode):
+            raise self._build_irregular_file_error(name)
+        return None
+
+    def _build_irregular_file_error(self, name: str) -> StateFileError:
+        return StateFileError(f"{self.path / name} is not a plain file. Remove it.", path=self.path / name)
 
     def open_file_for_append(self, name: str) -> int:
         """Return the descriptor of the file, open for reading and appending; create it if it is missing."""

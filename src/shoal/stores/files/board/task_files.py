@@ -41,7 +41,9 @@ FileStamp = tuple[int, int, int]
 
 def watch_directory_fd(directory: int) -> InotifyDirectoryWatch | None:
     """Watch an open directory for files that are written, moved or removed."""
-    return watch_directory_with_inotify(f"/proc/self/fd/{directory}", _select_inotify_change_flags)
+    return watch_directory_with_inotify(
+        f"/proc/self/fd/{directory}", _select_inotify_change_flags, skips_locks=True
+    )
 
 
 def _select_inotify_change_flags(flags: Any) -> Any:
