@@ -353,6 +353,11 @@ class LocalMember:
                 )
             elif not self.can_claim_task:
                 await queue.wait_for_waking_item(self.id)
+            elif self._is_task_claimable_now():
+                # Most tasks of a large board are claimed without waiting. The others get their turn first.
+                await asyncio.sleep(0)
+                if not queue.count_waking_items(self.id):
+                    await self._claim_next_board_task()
             elif await _run_both_until_first_ends(
                 self._wait_for_claimable_task, lambda: queue.wait_for_waking_item(self.id)
             ):
@@ -362,6 +367,12 @@ class LocalMember:
         if self.state == "created":
             self._idle_start = asyncio.Event()
             await self._idle_start.wait()
+
+    def _is_task_claimable_now(self) -> bool:
+        try:
+            return self._board.is_task_claimable_now()
+        except (LockUnavailable, StateFileError):
+            return False  # the wait notes the error and retries
 
     async def _wait_for_claimable_task(self) -> None:
         while True:
