@@ -117,7 +117,8 @@ def parse_task_id(text: str) -> TaskId:
 
 def find_free_name(requested: str, taken: set[str]) -> str:
     """Return the name, with the first number that makes it unique if it is taken, in any case."""
-    folded = {fold_name(name) for name in taken}
+    # A team may have a thousand members, and most names are ASCII.
+    folded = set(map(str.lower if "".join(taken).isascii() else fold_name, taken))
     if fold_name(requested) not in folded:
         return requested
     number = 2
