@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import NewType
 
 from shoal.core.core_texts import format_core_notice
@@ -53,6 +54,7 @@ _OTHER_CHARACTER = re.compile(r"[^A-Za-z0-9_-]")
 _TASK_ID = re.compile(r"[1-9][0-9]{0,17}")
 
 
+@lru_cache(maxsize=4_096)
 def parse_safe_name(text: str) -> str:
     """Parse a name: fold compatibility forms, then allow only letters, digits, `_` and `-`."""
     folded = unicodedata.normalize("NFKC", text).strip()

@@ -483,8 +483,9 @@ class LocalMember:
     async def _run_turn_with_stall_retry(self, prompt: Message | None) -> LoopResult:
         """Run a turn, restarted once from its history. Raises `MemberStalledError` at the second stall."""
         try:
-            async with self._stall_detector.watch_turn_for_stall(self.agent.tools):
-                return await run_agent_loop(self.agent, prompt, by="runtime")
+            return await self._stall_detector.run_turn(
+                run_agent_loop(self.agent, prompt, by="runtime"), self.agent.tools
+            )
         except MemberStalledError as error:
             self._close_interrupted_tool_calls()
             self._services.note(f"{self.name} stalled, so its turn is being restarted: {error}.")
@@ -492,8 +493,7 @@ class LocalMember:
             self._services.runtime.inbox.queue.put(
                 restart_notice.to_inbox_item(f"stalled-{self._services.ids.new_short_id()}", self.id)
             )
-        async with self._stall_detector.watch_turn_for_stall(self.agent.tools):
-            return await run_agent_loop(self.agent, None)
+        return await self._stall_detector.run_turn(run_agent_loop(self.agent, None), self.agent.tools)
 
     @property
     def _idle_notice_id(self) -> str:

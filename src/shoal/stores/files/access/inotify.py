@@ -19,6 +19,7 @@ _EVENT_HEADER = Struct("iIII")
 """Watch, flags, cookie and length of the name. A name is followed by zeros."""
 _EVENT_HEADER_SIZE = _EVENT_HEADER.size
 _LOCK_SUFFIX = b".lock"
+_FILE_NAME_CODEC = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 _BUFFER_SIZE = 1 << 14
 """Python maps new memory for a larger one at each read, and most reads find nothing."""
 
@@ -136,7 +137,7 @@ class _InotifyReader:
                         or watch == -1
                         or (mask & notices.mask and not (is_lock and notices.skips_locks))
                     ):
-                        notices.add_changed_name(os.fsdecode(raw_name), lost=is_lost)
+                        notices.add_changed_name(str(raw_name, *_FILE_NAME_CODEC), lost=is_lost)
                         changed.add(notices)
             if len(data) < _BUFFER_SIZE // 2:
                 break

@@ -252,7 +252,8 @@ class FileTaskBoard:
             if next(index.iterate_claimable_tasks(), None)
             else self._find_all_abandoned_task_ids(index)
         )
-        await self._release_abandoned_tasks(abandoned)
+        if abandoned:
+            await self._release_abandoned_tasks(abandoned)
         while True:
             busy_task = None
             directory = self._files.directory
@@ -376,12 +377,13 @@ class FileTaskBoard:
         if self._read_only:
             return index
         abandoned = self._find_abandoned_if_check_due(index)
-        # Reading works even if writing does not.
-        with suppress(LockUnavailable, StateFileError):
-            if index.inconsistent:
-                async with self._lock_and_repair_board():
-                    pass
-            await self._release_abandoned_tasks(abandoned)
+        if index.inconsistent or abandoned:
+            # Reading works even if writing does not.
+            with suppress(LockUnavailable, StateFileError):
+                if index.inconsistent:
+                    async with self._lock_and_repair_board():
+                        pass
+                await self._release_abandoned_tasks(abandoned)
         return index
 
     def _require_task(self, task: TaskId) -> Task:
