@@ -282,6 +282,40 @@ async def test_a_board_without_file_events_sees_every_change(home: Path, monkeyp
         await asyncio.wait_for(waiting, 30)
 
 
+async def test_a_board_knows_at_once_that_another_process_made_a_task_claimable(home: Path):
+    async with open_board(home) as board, open_board(home) as second:
+        assert not second.is_task_claimable_now()
+        await fill_board(board, 1)
+        assert second.is_task_claimable_now()
+        await board.claim("1", by="a")
+        assert not second.is_task_claimable_now()
+
+
+async def test_locks_beside_the_tasks_are_not_reported_as_changes(home: Path):
+    async with open_board(home) as board:
+        await fill_board(board, 1)
+        watch = task_files.watch_directory_fd(board._files.directory.fd)
+        assert watch is not None
+        watch.take_changed_names()
+        (home / "tasks" / "roof" / "1.json.lock").mkdir()
+        (home / "tasks" / "roof" / "1.json.lock").rmdir()
+        assert watch.take_changed_names() == set()
+        (home / "tasks" / "roof" / "2.json").write_text("{}")
+        assert watch.take_changed_names() == {"2.json"}
+        watch.close()
+
+
+@pytest.mark.parametrize("lock", [".lock", "slot-1"])
+async def test_a_pipe_in_place_of_a_lock_file_is_refused(home: Path, lock: str):
+    async with open_board(home) as board:
+        await fill_board(board, 1)
+        directory = home / "tasks" / "roof" if lock == ".lock" else home / "shoal" / "tasks" / "roof"
+        (directory / lock).unlink(missing_ok=True)
+        os.mkfifo(directory / lock)
+        with pytest.raises(StateFileError, match="is not a plain file. Remove it"):
+            await board.claim("1", by="a")
+
+
 @pytest.mark.spec("TSK-06")
 async def test_k_unblocked_tasks_wake_at_most_k_waiters(home: Path):
     async with open_board(home) as board:

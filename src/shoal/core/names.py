@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import NewType
 
 from shoal.core.core_texts import format_core_notice
@@ -53,6 +54,7 @@ _OTHER_CHARACTER = re.compile(r"[^A-Za-z0-9_-]")
 _TASK_ID = re.compile(r"[1-9][0-9]{0,17}")
 
 
+@lru_cache(maxsize=4_096)
 def parse_safe_name(text: str) -> str:
     """Parse a name: fold compatibility forms, then allow only letters, digits, `_` and `-`."""
     folded = unicodedata.normalize("NFKC", text).strip()
@@ -117,7 +119,8 @@ def parse_task_id(text: str) -> TaskId:
 
 def find_free_name(requested: str, taken: set[str]) -> str:
     """Return the name, with the first number that makes it unique if it is taken, in any case."""
-    folded = {fold_name(name) for name in taken}
+    # A team may have a thousand members, and most names are ASCII.
+    folded = set(map(str.lower if "".join(taken).isascii() else fold_name, taken))
     if fold_name(requested) not in folded:
         return requested
     number = 2

@@ -20,9 +20,8 @@ class _AgentItemQueue:
     __slots__ = ("by_priority", "item_added")
 
     def __init__(self) -> None:
-        self.by_priority: tuple[deque[InboxItem], ...] = tuple(
-            deque() for _ in (*_PRIORITY_ORDER, _QUIET_INDEX)
-        )
+        self.by_priority: tuple[deque[InboxItem], ...] = (deque(), deque(), deque(), deque())
+        """One for each priority, and one for quiet items."""
         self.item_added: CompactEvent | None = None
 
     def __len__(self) -> int:
@@ -40,7 +39,7 @@ class SharedInboxQueue:
         self._agent_queues: dict[AgentId, _AgentItemQueue] = {}
 
     def put(self, item: InboxItem) -> None:
-        agent_queue = self._agent_queues.setdefault(item.to, _AgentItemQueue())
+        agent_queue = self._open_agent_queue(item.to)
         _insert_by_rank(agent_queue.by_priority[_get_priority_index(item)], item)
         if agent_queue.item_added is not None and item.wakes:
             agent_queue.item_added.set()
@@ -59,7 +58,7 @@ class SharedInboxQueue:
 
     def put_back(self, item: InboxItem) -> None:
         """Put an item before all others of its priority."""
-        agent_queue = self._agent_queues.setdefault(item.to, _AgentItemQueue())
+        agent_queue = self._open_agent_queue(item.to)
         agent_queue.by_priority[_get_priority_index(item)].appendleft(item)
 
     def take_user_prompts(self, to: AgentId) -> tuple[InboxItem, ...]:
@@ -109,11 +108,17 @@ class SharedInboxQueue:
 
     async def wait_for_waking_item(self, to: AgentId) -> None:
         """Wait until an item that wakes this agent is queued."""
-        agent_queue = self._agent_queues.setdefault(to, _AgentItemQueue())
+        agent_queue = self._open_agent_queue(to)
         while not len(agent_queue):
             agent_queue.item_added = agent_queue.item_added or CompactEvent()
             agent_queue.item_added.clear()
             await agent_queue.item_added.wait()
+
+    def _open_agent_queue(self, to: AgentId) -> _AgentItemQueue:
+        agent_queue = self._agent_queues.get(to)
+        if agent_queue is None:
+            agent_queue = self._agent_queues[to] = _AgentItemQueue()
+        return agent_queue
 
     def open_inbox(self, to: AgentId) -> QueueBackedAgentInbox:
         return QueueBackedAgentInbox(self, to)

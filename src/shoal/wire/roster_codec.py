@@ -109,14 +109,17 @@ class ParsedTeamRosterFile(Struct, frozen=True, kw_only=True):
         """Return the file with the new team; unknown fields of the team and of its members stay."""
         old_parts = self.parts or _split_roster_file(self.content)
         # Most members are unchanged, so their bytes are reused: a team may have a thousand.
-        unchanged = set(map(id, self.team.members))
-        old_entries = old_parts.entries
-        entries = {
-            member.name: old_entries[member.name]
-            if id(member) in unchanged and member.name in old_entries
-            else _indent_entry(_encode_roster_member(member, old_entries.get(member.name)))
-            for member in team.members
-        }
+        old_entries, old_members = old_parts.entries, self.team.members
+        is_appended = self.parts is not None and team.members[: len(old_members)] == old_members
+        entries = dict(old_entries) if is_appended else {}
+        unchanged = frozenset() if is_appended else frozenset(map(id, old_members))
+        for member in team.members[len(old_members) :] if is_appended else team.members:
+            old_entry = old_entries.get(member.name)
+            entries[member.name] = (
+                old_entry
+                if old_entry is not None and id(member) in unchanged
+                else _indent_entry(_encode_roster_member(member, old_entry))
+            )
         fields = dict(old_parts.fields)
         new_fields = _build_roster_json_fields(team)
         if "name" in fields:
@@ -333,7 +336,7 @@ def _parse_member_entry_name(entry: bytes) -> Any:
 
 def encode_own_member_list(names: Sequence[str]) -> bytes:
     """Encode the members that Shoal added, with their number, which shows later whether any is missing."""
-    return "".join(f"{line}\n" for line in (f"{_OWN_MEMBERS_HEADER} {len(names)}", *names)).encode()
+    return "\n".join((f"{_OWN_MEMBERS_HEADER} {len(names)}", *names, "")).encode()
 
 
 def parse_own_member_list(content: bytes) -> list[str] | None:

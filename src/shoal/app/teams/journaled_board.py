@@ -6,8 +6,8 @@ Changes through this board are journaled at once. Changes by others are detected
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -21,6 +21,21 @@ from shoal.core.teams.team_storage import ChangeWatch, StoredTaskBoard
 
 CHECK_DELAY = 0.1
 """Seconds during which changes by other processes are collected."""
+
+
+class _SuspendedCheck:
+    """Context of one change. Not a generator, which would cost as much as encoding the task."""
+
+    __slots__ = ("_board",)
+
+    def __init__(self, board: JournaledTaskBoard) -> None:
+        self._board = board
+
+    def __enter__(self) -> None:
+        self._board.begin_change()
+
+    def __exit__(self, *_: object) -> None:
+        self._board.end_change()
 
 
 class JournaledTaskBoard:
@@ -39,12 +54,13 @@ class JournaledTaskBoard:
         self._pending: set[TaskId] = set()
         """Tasks whose change did not fit into the journal; it is emitted with the next change."""
         self._changes_running = 0
+        self._suspended_check = _SuspendedCheck(self)
         self._watch: ChangeWatch | None = None
         self._scheduled_check: asyncio.TimerHandle | None = None
         self._closed = False
 
     async def create(self, draft: TaskDraft) -> Task:
-        async with self._suspend_check():
+        with self._suspended_check:
             task = await self._board.create(draft)
             self._emit_task_changed(task)
         return task
@@ -65,7 +81,7 @@ class JournaledTaskBoard:
         return await self._board.get_live_task_mapping()
 
     async def update(self, task: TaskId, change: TaskUpdate, *, by: AgentName) -> tuple[Task, Task]:
-        async with self._suspend_check():
+        with self._suspended_check:
             before, after = await self._board.update(task, change, by=by)
             if change.status == "deleted":
                 self._emit_task_deleted(task)
@@ -76,37 +92,37 @@ class JournaledTaskBoard:
         return before, after
 
     async def claim(self, task: TaskId, *, by: AgentName) -> TaskClaimResult:
-        async with self._suspend_check():
+        with self._suspended_check:
             claim = await self._board.claim(task, by=by)
             self._emit_claimed_task(claim)
         return claim
 
     async def claim_next(self, *, by: AgentName) -> TaskClaimResult | None:
-        async with self._suspend_check():
+        with self._suspended_check:
             claim = await self._board.claim_next(by=by)
             self._emit_claimed_task(claim)
         return claim
 
     async def reclaim_owner_tasks(self, owner: AgentName) -> tuple[TaskId, ...]:
-        async with self._suspend_check():
+        with self._suspended_check:
             reclaimed = await self._board.reclaim_owner_tasks(owner)
             self._emit_tasks_by_id(reclaimed)
         return reclaimed
 
     async def release(self, task: TaskId, *, attempt: str) -> bool:
-        async with self._suspend_check():
+        with self._suspended_check:
             released = await self._board.release(task, attempt=attempt)
             self._emit_tasks_by_id((task,))
         return released
 
     async def release_owner_tasks(self, owner: AgentName) -> tuple[TaskId, ...]:
-        async with self._suspend_check():
+        with self._suspended_check:
             released = await self._board.release_owner_tasks(owner)
             self._emit_tasks_by_id(released)
         return released
 
     async def delete(self, task: TaskId) -> None:
-        async with self._suspend_check():
+        with self._suspended_check:
             before = self._board.peek_tasks().get(task)
             await self._board.delete(task)
             self._emit_task_deleted(task)
@@ -115,6 +131,9 @@ class JournaledTaskBoard:
     async def emit_changes_now(self) -> None:
         """Emit now the changes by other processes that a check would emit a moment later."""
         self._emit_tasks_by_id([task.id for task in await self._board.list_tasks()])
+
+    def is_task_claimable_now(self) -> bool:
+        return self._board.is_task_claimable_now()
 
     async def wait_for_claimable(self) -> None:
         await self._board.wait_for_claimable()
@@ -128,14 +147,13 @@ class JournaledTaskBoard:
             self._scheduled_check.cancel()
         await self._board.aclose()
 
-    @asynccontextmanager
-    async def _suspend_check(self) -> AsyncIterator[None]:
+    def begin_change(self) -> None:
         """Suspend the check for changes: a change through this board is journaled by its method."""
         self._changes_running += 1
-        try:
-            yield
-        finally:
-            self._changes_running -= 1
+
+    def end_change(self) -> None:
+        self._changes_running -= 1
+        if self._watch is None:
             self.start_watching()
 
     def start_watching(self) -> None:

@@ -45,13 +45,15 @@ class MailSigner:
         return "verified" if is_ours else "forged"
 
     def _compute_signature(self, mail: MailMessage, to: AgentName) -> str:
-        fields = (mail.id, mail.sender, to, mail.timestamp, mail.text)
+        texts = (mail.id, mail.sender, to, mail.timestamp, mail.text)
+        # Without a call for each field: each message is signed and verified.
+        fields = [text.encode("utf-16-le", "surrogatepass") for text in texts]
         summary_part = b"" if mail.summary is None else _encode_length_prefixed(mail.summary)
         # In front, so that it cannot be mistaken for a summary.
         content = (
             (_FYI if mail.fyi else b"")
             + self._start
-            + b"".join(map(_encode_length_prefixed, fields))
+            + b"".join([len(field).to_bytes(8, "big") + field for field in fields])
             + summary_part
         )
         return hmac.digest(self._key, content, _digest).hex()

@@ -83,6 +83,11 @@ class PackedTaskMap(MutableMapping[TaskId, V]):
             return self._last_read[1].get(number)
         return self._read_pack(pack_number)[number] if self._is_task_packed(number) else None
 
+    def get(self, task: TaskId, default: Any = None) -> Any:
+        """Return the value or the default, without the exception that the inherited method catches."""
+        found = self.find_value(task)
+        return default if found is None else found
+
     def __contains__(self, task: object) -> bool:
         return task in self.unfinished or (isinstance(task, str) and self.is_completed(task))
 

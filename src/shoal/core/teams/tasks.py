@@ -58,6 +58,8 @@ class Task(Struct, frozen=True, kw_only=True):
     def rank(self) -> float | None:
         """Position that a person gave it; tasks without one are ordered by number."""
         value = self.metadata.get(RANK_KEY)
+        if value is None:
+            return None
         return float(value) if isinstance(value, int | float) and abs(value) <= _MAX_RANK else None
 
     @property
@@ -137,7 +139,8 @@ def find_open_blockers(task: Task, board: Mapping[TaskId, Task]) -> tuple[TaskId
 
 def _select_unfinished(board: Mapping[TaskId, Task]) -> Mapping[TaskId, Task]:
     """Return all unfinished tasks, perhaps with others: it is slow to read completed ones."""
-    return board.unfinished if isinstance(board, PackedTaskMap) else board
+    # By its type: a check of the abstract class is slow, and each look at a task does it.
+    return board.unfinished if type(board) is PackedTaskMap else board
 
 
 def find_claimable_tasks(board: Mapping[TaskId, Task]) -> list[Task]:

@@ -123,6 +123,10 @@ class TaskBoard(Protocol):
 
     async def delete(self, task: TaskId) -> None: ...
 
+    def is_task_claimable_now(self) -> bool:
+        """Return True if some task is known to be claimable; False if it must be waited for or looked up."""
+        ...
+
     async def wait_for_claimable(self) -> None:
         """Return when some task is claimable. k tasks wake at most k waiters of this process."""
         ...

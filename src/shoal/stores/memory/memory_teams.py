@@ -289,6 +289,10 @@ class MemoryTaskBoard:
         self._require_task(task)
         self._remove_task(task)
 
+    def is_task_claimable_now(self) -> bool:
+        self._release_abandoned_tasks()
+        return has_claimable_task(self._tasks)
+
     async def wait_for_claimable(self) -> None:
         self._release_abandoned_tasks()
         while not has_claimable_task(self._tasks):

@@ -535,6 +535,9 @@ class PostgresTaskBoard:
 
     # --- waiting
 
+    def is_task_claimable_now(self) -> bool:
+        return False  # only the database knows
+
     async def wait_for_claimable(self) -> None:
         view = self._view
         # Somebody who claims without success waits; then it is looked up.

@@ -354,6 +354,11 @@ class LocalMember:
                 )
             elif not self.can_claim_task:
                 await queue.wait_for_waking_item(self.id)
+            elif self._is_task_claimable_now():
+                # Most tasks of a large board are claimed without waiting. The others get their turn first.
+                await asyncio.sleep(0)
+                if not queue.count_waking_items(self.id):
+                    await self._claim_next_board_task()
             elif await _run_both_until_first_ends(
                 self._wait_for_claimable_task, lambda: queue.wait_for_waking_item(self.id)
             ):
@@ -363,6 +368,12 @@ class LocalMember:
         if self.state == "created":
             self._idle_start = CompactEvent()
             await self._idle_start.wait()
+
+    def _is_task_claimable_now(self) -> bool:
+        try:
+            return self._board.is_task_claimable_now()
+        except (LockUnavailable, StateFileError):
+            return False  # the wait notes the error and retries
 
     async def _wait_for_claimable_task(self) -> None:
         while True:
@@ -473,8 +484,9 @@ class LocalMember:
     async def _run_turn_with_stall_retry(self, prompt: Message | None) -> LoopResult:
         """Run a turn, restarted once from its history. Raises `MemberStalledError` at the second stall."""
         try:
-            async with self._stall_detector.watch_turn_for_stall(self.agent.tools):
-                return await run_agent_loop(self.agent, prompt, by="runtime")
+            return await self._stall_detector.run_turn(
+                run_agent_loop(self.agent, prompt, by="runtime"), self.agent.tools
+            )
         except MemberStalledError as error:
             self._close_interrupted_tool_calls()
             self._services.note(f"{self.name} stalled, so its turn is being restarted: {error}.")
@@ -482,8 +494,7 @@ class LocalMember:
             self._services.runtime.inbox.queue.put(
                 restart_notice.to_inbox_item(f"stalled-{self._services.ids.new_short_id()}", self.id)
             )
-        async with self._stall_detector.watch_turn_for_stall(self.agent.tools):
-            return await run_agent_loop(self.agent, None)
+        return await self._stall_detector.run_turn(run_agent_loop(self.agent, None), self.agent.tools)
 
     @property
     def _idle_notice_id(self) -> str:

@@ -76,14 +76,21 @@ class MemberTable:
         """Members that ended and whose end is not announced yet."""
         self.version = 0
         """Number of changes so far."""
-        self.changed_event = asyncio.Event()
-        """Set by the next change, which replaces it."""
+        self._changed_event: asyncio.Event | None = None
         self._on_changed = on_changed
+
+    @property
+    def changed_event(self) -> asyncio.Event:
+        """Event that the next change sets."""
+        if self._changed_event is None:
+            self._changed_event = asyncio.Event()
+        return self._changed_event
 
     def notify_changed(self) -> None:
         self.version += 1
-        changed, self.changed_event = self.changed_event, asyncio.Event()
-        changed.set()
+        if self._changed_event is not None:
+            changed, self._changed_event = self._changed_event, None
+            changed.set()
         if self._on_changed is not None:
             self._on_changed()
 

@@ -6,9 +6,8 @@ a tool without a deadline.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 from shoal.core.clock import Clock, Deadline
 from shoal.core.conversation.tools import Tool
@@ -25,6 +24,7 @@ from shoal.core.events import (
 )
 from shoal.team.channel.mail_question_broker import MailQuestionBroker
 
+T = TypeVar("T")
 _NEVER = 31_536_000.0
 """Seconds between timer checks while nothing can stall."""
 _SLACK_DIVISOR = 20
@@ -65,15 +65,14 @@ class MemberStallDetector:
             handler(self, event)
         return self._emit(event)
 
-    @asynccontextmanager
-    async def watch_turn_for_stall(self, tools: Mapping[str, Tool]) -> AsyncIterator[None]:
-        """Watch a block; raises `MemberStalledError` inside it."""
+    async def run_turn(self, turn: Awaitable[T], tools: Mapping[str, Tool]) -> T:
+        """Run a turn; raises `MemberStalledError` if it stalls."""
         self._tools, self._request_open = tools, False
         self._running_tools.clear()
         timer = self._clock.deadline(_NEVER)
         try:
             async with timer as self._timer:
-                yield
+                return await turn
         except TimeoutError as error:
             raise MemberStalledError(f"no activity for {self._after:g} s") from error
         finally:

@@ -294,6 +294,16 @@ async def wait_ends_at_once_if_task_is_claimable(open_store: StoreOpener[TaskBoa
             await board.wait_for_claimable()
 
 
+@RULES.add_rule()
+async def only_claimable_task_counts_as_claimable_now(open_store: StoreOpener[TaskBoard]) -> None:
+    async with open_store() as board:
+        assert not board.is_task_claimable_now()
+        blocker, task = await create_tasks(board, 2)
+        await board.update(task, TaskUpdate(add_blocked_by=(blocker,)), by=ANN)
+        await board.claim(blocker, by=ANN)
+        assert not board.is_task_claimable_now()
+
+
 @RULES.add_rule("TSK-06")
 async def claimable_task_wakes_a_waiter(open_store: StoreOpener[TaskBoard]) -> None:
     async with open_store_handles(open_store, 2) as (board, other):

@@ -23,8 +23,10 @@ from shoal.stores.files.home.home_paths import (
 )
 
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ROOT_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Non-blocking: a pipe in place of a file must not block the reader.
 _FILE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_LOCK_FILE_FLAGS = os.O_RDWR | os.O_CREAT | _FILE_FLAGS
 _CHUNK = 1 << 20
 
 
@@ -57,11 +59,22 @@ class DirectoryHandle:
     @classmethod
     def open_root(cls, path: Path, *, durable: bool = False) -> DirectoryHandle:
         """Open the home, the only path that is trusted with its links: the user chose it."""
+        found = cls.open_existing_root(path, durable=durable)
+        if found is not None:
+            return found
         make_private_directory(path, durable=durable)
         try:
-            return cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), durable=durable)
+            return cls(path, os.open(path, _ROOT_FLAGS), durable=durable)
         except OSError as error:
             raise build_write_error(path, error) from error
+
+    @classmethod
+    def open_existing_root(cls, path: Path, *, durable: bool = False) -> DirectoryHandle | None:
+        """Open the home; return None if it cannot be opened, for whatever reason."""
+        try:
+            return cls(path, os.open(path, _ROOT_FLAGS), durable=durable)
+        except OSError:
+            return None
 
     def close(self) -> None:
         fd, self.fd = self.fd, -1
@@ -93,23 +106,32 @@ class DirectoryHandle:
         return self._open_subdirectory(names, create=False)
 
     def _open_subdirectory(self, names: tuple[str, ...], *, create: bool) -> DirectoryHandle | None:
-        directory = DirectoryHandle(self.path, os.dup(self.fd), durable=self.durable)
-        for name in names:
+        fd = self.fd if names else os.dup(self.fd)
+        for depth, name in enumerate(names):
+            parent = fd
             try:
-                if create:
-                    with suppress(FileExistsError):
-                        os.mkdir(_check_plain_file_name(name), 0o700, dir_fd=directory.fd)
-                        directory._sync_names()
-                fd = os.open(_check_plain_file_name(name), _DIRECTORY_FLAGS, dir_fd=directory.fd)
+                fd = self._open_or_make_directory(name, parent, create=create)
             except FileNotFoundError:
-                directory.close()
                 return None
             except OSError as error:
-                directory.close()
-                raise build_open_error(directory.path / name, error) from error
-            directory.close()
-            directory = DirectoryHandle(directory.path / name, fd, durable=self.durable)
-        return directory
+                raise build_open_error(self.path.joinpath(*names[: depth + 1]), error) from error
+            finally:
+                if parent != self.fd:
+                    os.close(parent)
+        return DirectoryHandle(self.path.joinpath(*names), fd, durable=self.durable)
+
+    def _open_or_make_directory(self, name: str, parent: int, *, create: bool) -> int:
+        """Open a directory in the open directory `parent`; with `create`, make it if it is missing."""
+        try:
+            return os.open(_check_plain_file_name(name), _DIRECTORY_FLAGS, dir_fd=parent)
+        except FileNotFoundError:
+            if not create:
+                raise
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=parent)
+            if self.durable:
+                os.fsync(parent)
+        return os.open(name, _DIRECTORY_FLAGS, dir_fd=parent)
 
     def open_file(self, name: str, flags: int) -> int:
         """Return the file's descriptor. Raises FileNotFoundError if it is missing and must not be created;
@@ -124,8 +146,37 @@ class DirectoryHandle:
             raise build_open_error(self.path / name, error) from error
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise StateFileError(f"{self.path / name} is not a plain file. Remove it.", path=self.path / name)
+            raise self._build_irregular_file_error(name)
         return fd
+
+    def try_lock_file(self, name: str) -> int | None:
+        """Take the flock of a file, created if missing, and return its descriptor; None if it is not free.
+
+        A removed lock file guards nothing, so it does not count as free.
+        """
+        try:
+            fd = os.open(_check_plain_file_name(name), _LOCK_FILE_FLAGS, 0o600, dir_fd=self.fd)
+        except FileNotFoundError:
+            raise StateFileError(f"{self.path} has been removed.", path=self.path) from None
+        except OSError as error:
+            raise build_open_error(self.path / name, error) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            status = os.fstat(fd)
+        except BlockingIOError:
+            status = None
+        except BaseException:
+            os.close(fd)
+            raise
+        if status is not None and status.st_nlink and stat.S_ISREG(status.st_mode):
+            return fd
+        os.close(fd)
+        if status is not None and not stat.S_ISREG(status.st_mode):
+            raise self._build_irregular_file_error(name)
+        return None
+
+    def _build_irregular_file_error(self, name: str) -> StateFileError:
+        return StateFileError(f"{self.path / name} is not a plain file. Remove it.", path=self.path / name)
 
     def open_file_for_append(self, name: str) -> int:
         """Return the descriptor of the file, open for reading and appending; create it if it is missing."""
@@ -272,6 +323,11 @@ class DirectoryHandle:
             return self.add_hard_link(temporary, name)
         finally:
             self._remove_temporary(temporary)
+
+    def create_empty_file(self, name: str) -> None:
+        """Create the file without content if it is missing."""
+        os.close(self.open_file(name, os.O_WRONLY | os.O_CREAT))
+        self._sync_names()
 
     def _write_temporary(self, name: str, content: bytes) -> str:
         """Write a temporary file with this content and return its name."""

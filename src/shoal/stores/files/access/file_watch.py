@@ -19,7 +19,8 @@ class DirectoryWatch:
     """Calls `on_change` in the running loop until `close`, sometimes without a change.
 
     `on_names` is called instead if the system reports which files changed. `on_poll` is called periodically
-    if the system sends events, because an event may be lost. With `removals`, removed files count too.
+    if the system sends events, because an event may be lost. With `removals`, removed files count too. With
+    `skips_locks`, names that end with `.lock` do not count.
     """
 
     def __init__(
@@ -30,7 +31,9 @@ class DirectoryWatch:
         on_names: Callable[[set[str]], None] | None = None,
         on_poll: Callable[[], None] | None = None,
         removals: bool = False,
+        skips_locks: bool = False,
     ) -> None:
+        self._skips_locks = skips_locks
         self._on_change = on_change
         self._on_names = on_names
         self._on_poll = on_poll or on_change
@@ -78,7 +81,7 @@ class DirectoryWatch:
         return POLL_INTERVAL if self._events is None else SAFETY_INTERVAL
 
     def _start_inotify_watch(self, mask: Callable[[Any], Any]) -> None:
-        self._events = watch_directory_with_inotify(self._path, mask)
+        self._events = watch_directory_with_inotify(self._path, mask, skips_locks=self._skips_locks)
         if self._events is not None:
             self._events.set_callback(self._deliver_events)
 

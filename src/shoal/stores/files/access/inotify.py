@@ -17,6 +17,9 @@ from weakref import WeakKeyDictionary
 
 _EVENT_HEADER = Struct("iIII")
 """Watch, flags, cookie and length of the name. A name is followed by zeros."""
+_EVENT_HEADER_SIZE = _EVENT_HEADER.size
+_LOCK_SUFFIX = b".lock"
+_FILE_NAME_CODEC = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 _BUFFER_SIZE = 1 << 14
 """Python maps new memory for a larger one at each read, and most reads find nothing."""
 
@@ -24,19 +27,23 @@ _BUFFER_SIZE = 1 << 14
 class InotifyDirectoryWatch:
     """Events of one directory: names of changed files, collected until they are taken."""
 
-    def __init__(self, source: _InotifyReader, watch: int, mask: int) -> None:
+    def __init__(self, source: _InotifyReader, watch: int, mask: int, *, skips_locks: bool) -> None:
         self._source = source
         self._names: set[str] = set()
         self._lost = False
         self.watch = watch
         self.mask = mask
+        self.skips_locks = skips_locks
+        """True if names that end with `.lock` are not reported."""
         self.callback: Callable[[], None] | None = None
+        self.is_callback_scheduled = False
 
     def take_changed_names(self) -> set[str] | None:
         """Return the names since the last call, almost free if there are none; None if some were lost."""
         self._source.read_and_distribute_events(requester=self)
         names, lost = self._names, self._lost
-        self._names, self._lost = set(), False
+        if names or lost:
+            self._names, self._lost = set(), False
         return None if lost else names
 
     def set_callback(self, callback: Callable[[], None] | None) -> None:
@@ -47,6 +54,7 @@ class InotifyDirectoryWatch:
             asyncio.get_running_loop().call_soon(self.run_callback_if_pending)
 
     def run_callback_if_pending(self) -> None:
+        self.is_callback_scheduled = False
         if self.callback is not None and (self._names or self._lost):
             self.callback()
 
@@ -64,6 +72,7 @@ class _InotifyReader:
         from inotify_simple import INotify, flags  # type: ignore[import-untyped]
 
         self._inotify = INotify(nonblocking=True)
+        self._fd = self._inotify.fileno()
         self._lost = int(flags.Q_OVERFLOW | flags.IGNORED)
         self._more = int(flags.MASK_ADD)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -74,10 +83,10 @@ class _InotifyReader:
     def is_closed(self) -> bool:
         return bool(self._inotify.closed)
 
-    def add_watch(self, directory: Path | str, mask: int) -> InotifyDirectoryWatch:
+    def add_watch(self, directory: Path | str, mask: int, *, skips_locks: bool) -> InotifyDirectoryWatch:
         # Watchers of the same directory share one watch, which reports what any of them needs.
         watch = self._inotify.add_watch(directory, mask | self._more)
-        notices = InotifyDirectoryWatch(self, watch, mask)
+        notices = InotifyDirectoryWatch(self, watch, mask, skips_locks=skips_locks)
         self._watches.setdefault(watch, []).append(notices)
         return notices
 
@@ -111,25 +120,35 @@ class _InotifyReader:
 
     def read_and_distribute_events(self, *, requester: InotifyDirectoryWatch | None = None) -> None:
         """Distribute the available events. All callbacks except the requester's are scheduled separately."""
-        if self.is_closed:
+        if self._inotify.closed:
             return
         changed: set[InotifyDirectoryWatch] = set()
         while data := self._read_event_bytes():
             position = 0
             while position < len(data):
                 watch, mask, _, length = _EVENT_HEADER.unpack_from(data, position)
-                start = position + _EVENT_HEADER.size
+                start = position + _EVENT_HEADER_SIZE
                 position = start + length
-                is_lost = bool(mask & self._lost)
-                name = os.fsdecode(data[start:position].rstrip(b"\0"))
+                raw_name = data[start:position].rstrip(b"\0")
+                is_lost, is_lock = bool(mask & self._lost), raw_name.endswith(_LOCK_SUFFIX)
                 for notices in self._list_watches(watch):
-                    if watch == -1 or is_lost or mask & notices.mask:
-                        notices.add_changed_name(name, lost=is_lost)
+                    if (
+                        is_lost
+                        or watch == -1
+                        or (mask & notices.mask and not (is_lock and notices.skips_locks))
+                    ):
+                        notices.add_changed_name(str(raw_name, *_FILE_NAME_CODEC), lost=is_lost)
                         changed.add(notices)
             if len(data) < _BUFFER_SIZE // 2:
                 break
         for notices in changed:
-            if self._loop is not None and notices is not requester and notices.callback is not None:
+            if (
+                self._loop is not None
+                and notices is not requester
+                and notices.callback is not None
+                and not notices.is_callback_scheduled
+            ):
+                notices.is_callback_scheduled = True
                 self._loop.call_soon(notices.run_callback_if_pending)
 
     def _list_watches(self, watch: int) -> Sequence[InotifyDirectoryWatch]:
@@ -142,7 +161,7 @@ class _InotifyReader:
 
     def _read_event_bytes(self) -> bytes:
         try:
-            return os.read(self._inotify.fileno(), _BUFFER_SIZE)
+            return os.read(self._fd, _BUFFER_SIZE)
         except BlockingIOError:
             return b""
 
@@ -151,9 +170,13 @@ _readers: WeakKeyDictionary[asyncio.AbstractEventLoop, _InotifyReader] = WeakKey
 
 
 def watch_directory_with_inotify(
-    directory: Path | str, mask: Callable[[Any], Any]
+    directory: Path | str, mask: Callable[[Any], Any], *, skips_locks: bool = False
 ) -> InotifyDirectoryWatch | None:
-    """Watch a directory; `mask` selects flags of `inotify_simple`. Returns None without event support."""
+    """Watch a directory; `mask` selects flags of `inotify_simple`. Returns None without event support.
+
+    With `skips_locks`, names that end with `.lock` are not reported: each change of a shared file takes
+    and releases locks beside it.
+    """
     if sys.platform != "linux":
         return None
     from inotify_simple import flags
@@ -171,7 +194,7 @@ def watch_directory_with_inotify(
         if loop is not None:
             _readers[loop] = source
     try:
-        return source.add_watch(directory, int(mask(flags)))
+        return source.add_watch(directory, int(mask(flags)), skips_locks=skips_locks)
     except OSError:
         source.close_if_unused()
         return None

@@ -191,7 +191,9 @@ class FileTaskBoard:
     def watch_changes(self, on_change: Callable[[], None]) -> DirectoryWatch | None:
         if not self._directory.is_dir():
             return None
-        return DirectoryWatch(self._directory, on_change, on_poll=lambda: None, removals=True)
+        return DirectoryWatch(
+            self._directory, on_change, on_poll=lambda: None, removals=True, skips_locks=True
+        )
 
     async def update(self, task: TaskId, change: TaskUpdate, *, by: AgentName) -> tuple[Task, Task]:
         if change.status == "deleted":
@@ -250,13 +252,19 @@ class FileTaskBoard:
             if next(index.iterate_claimable_tasks(), None)
             else self._find_all_abandoned_task_ids(index)
         )
-        await self._release_abandoned_tasks(abandoned)
+        if abandoned:
+            await self._release_abandoned_tasks(abandoned)
         while True:
             busy_task = None
+            directory = self._files.directory
             # Held for all attempts: without it, each of them would fail while another process claims a task.
-            async with self._locks.lock_directory(self._files.directory):
-                for task in self._files.refresh_board_index().iterate_claimable_tasks():
-                    locks = await self._locks.try_lock_task(self._files.directory, task.id)
+            directory_flock = self._locks.get_directory_flock(directory)
+            if not directory_flock.try_acquire():
+                await directory_flock.acquire(self._locks.compute_deadline())
+                self._files.refresh_board_index()
+            try:
+                for task in index.iterate_claimable_tasks():
+                    locks = await self._locks.try_lock_task(directory, task.id)
                     if locks is None:
                         # Somebody is changing it, most likely claiming it: try the next one first.
                         busy_task = busy_task or task
@@ -267,11 +275,14 @@ class FileTaskBoard:
                         locks.release()
                     if claim.success:
                         return claim
+            finally:
+                directory_flock.release()
             if busy_task is None:
                 return None
             claim = await self.claim(busy_task.id, by=by)
             if claim.success:
                 return claim
+            self._files.refresh_board_index()
 
     async def reclaim_owner_tasks(self, owner: AgentName) -> tuple[TaskId, ...]:
         # Not by `list_tasks`, which releases the tasks of dead holders.
@@ -307,6 +318,9 @@ class FileTaskBoard:
 
     async def delete(self, task: TaskId) -> None:
         await self._delete_task(task)
+
+    def is_task_claimable_now(self) -> bool:
+        return next(self._files.refresh_board_index().iterate_claimable_tasks(), None) is not None
 
     async def wait_for_claimable(self) -> None:
         while True:
@@ -363,12 +377,13 @@ class FileTaskBoard:
         if self._read_only:
             return index
         abandoned = self._find_abandoned_if_check_due(index)
-        # Reading works even if writing does not.
-        with suppress(LockUnavailable, StateFileError):
-            if index.inconsistent:
-                async with self._lock_and_repair_board():
-                    pass
-            await self._release_abandoned_tasks(abandoned)
+        if index.inconsistent or abandoned:
+            # Reading works even if writing does not.
+            with suppress(LockUnavailable, StateFileError):
+                if index.inconsistent:
+                    async with self._lock_and_repair_board():
+                        pass
+                await self._release_abandoned_tasks(abandoned)
         return index
 
     def _require_task(self, task: TaskId) -> Task:

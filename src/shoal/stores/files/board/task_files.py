@@ -41,7 +41,9 @@ FileStamp = tuple[int, int, int]
 
 def watch_directory_fd(directory: int) -> InotifyDirectoryWatch | None:
     """Watch an open directory for files that are written, moved or removed."""
-    return watch_directory_with_inotify(f"/proc/self/fd/{directory}", _select_inotify_change_flags)
+    return watch_directory_with_inotify(
+        f"/proc/self/fd/{directory}", _select_inotify_change_flags, skips_locks=True
+    )
 
 
 def _select_inotify_change_flags(flags: Any) -> Any:
@@ -225,10 +227,15 @@ class TaskFiles:
         if key is not None:
             self._stamps[name] = key
         written = self._written_files.get(task)
-        if written is not None and (written.content != content or written.task.status == "completed"):
-            # A completed task is read only once more, for the event of its last change.
-            del self._written_files[task]
-        parsed = written if written is not None and written.content == content else parse_task(content, task)
+        if written is not None:
+            is_own = written.content == content
+            if not is_own or written.task.status == "completed":
+                # A completed task is read only once more, for the event of its last change.
+                del self._written_files[task]
+            if is_own:
+                # It was indexed when it was written, and each file with other content ends that.
+                return written
+        parsed = parse_task(content, task)
         if isinstance(parsed, ParsedTaskFile):
             self._unreadable_ids.discard(task)
             self.index.put_task(parsed.task)

@@ -16,6 +16,10 @@ def open_or_create_home_subdirectory(home: Path, *parts: str, durable: bool = Fa
 
 def open_existing_home_subdirectory(home: Path, *parts: str, durable: bool = False) -> DirectoryHandle | None:
     """Open the directory; return None if it is missing."""
+    root = DirectoryHandle.open_existing_root(home, durable=durable)
+    if root is not None:
+        with root:
+            return root.open_existing(*parts)
     try:
         if not home.is_dir():
             return None

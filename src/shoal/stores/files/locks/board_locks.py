@@ -97,7 +97,8 @@ class HeldTaskLocks:
 
     async def _acquire_foreign_lock(self, task: TaskId, deadline: float) -> None:
         lock = self._locks.build_foreign_task_lock(task)
-        await lock.acquire(deadline)
+        # Nothing awaits after the last lock is taken.
+        await lock.acquire(deadline, is_brief=task == self._tasks[-1])
         self._foreign_locks.append(lock)
 
 
@@ -143,25 +144,15 @@ class TaskBoardLocks:
             yield
 
     def lock_tasks(self, directory: DirectoryHandle, tasks: Iterable[TaskId]) -> HeldTaskLocks:
-        """Return a context that holds the locks of these tasks; read the files only inside."""
+        """Return a context that holds the locks of these tasks; read the files only inside, without await."""
         return HeldTaskLocks(self, directory, sorted(set(tasks), key=_get_lock_order))
-
-    @asynccontextmanager
-    async def lock_directory(self, directory: DirectoryHandle) -> AsyncIterator[None]:
-        """Hold the flock of the directory, so that no other process starts to change tasks."""
-        directory_flock = self.get_directory_flock(directory)
-        await directory_flock.acquire(self.compute_deadline())
-        try:
-            yield
-        finally:
-            directory_flock.release()
 
     async def try_lock_task(self, directory: DirectoryHandle, task: TaskId) -> HeldTaskLocks | None:
         """Lock one task without waiting; return None if it is locked or another program changes the list.
 
-        The caller releases it.
+        The caller releases it, and does not await before.
         """
-        if directory.get_entry_stat(f"{_BOARD_LOCK_FILE}.lock") is not None:
+        if directory.has_entry(f"{_BOARD_LOCK_FILE}.lock"):
             return None
         locks = HeldTaskLocks(self, directory, [task])
         return locks if await locks.try_acquire() else None
@@ -177,6 +168,7 @@ class TaskBoardLocks:
         )
 
     def get_directory_flock(self, directory: DirectoryHandle) -> SharedDirectoryFlock:
+        """Return the flock of the directory: while it is held, no other process starts to change tasks."""
         self._open_lock_directory(directory)
         assert self._directory_flock is not None
         return self._directory_flock

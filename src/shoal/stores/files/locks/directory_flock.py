@@ -9,7 +9,6 @@ import time
 from shoal.core.errors import LockUnavailable
 from shoal.core.flock_queue import acquire_flock
 from shoal.stores.files.access.directory_handle import DirectoryHandle
-from shoal.stores.files.locks.flocks import try_flock
 from shoal.stores.store_texts import format_store_notice
 
 LOCK_FILE = ".lock"
@@ -31,6 +30,8 @@ class SharedDirectoryFlock:
 
     async def acquire(self, deadline: float) -> None:
         """Take the lock; raise LockUnavailable at the deadline (monotonic)."""
+        if self.try_acquire():
+            return
         async with self._turn:
             if not self._holders and not self._try_flock_file():
                 await self._wait_for_flock(deadline)
@@ -64,12 +65,11 @@ class SharedDirectoryFlock:
             ) from None
 
     def _try_flock_file(self) -> bool:
-        fd = self._open_lock_file()
-        if try_flock(fd) and os.fstat(fd).st_nlink:
-            self._fd = fd
-            return True
-        os.close(fd)
-        return False
+        fd = self._directory.try_lock_file(LOCK_FILE)
+        if fd is None:
+            return False
+        self._fd = fd
+        return True
 
     def _open_lock_file(self) -> int:
         return self._directory.open_file(LOCK_FILE, os.O_RDWR | os.O_CREAT)

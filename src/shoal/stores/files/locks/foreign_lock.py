@@ -63,13 +63,17 @@ class ForeignProgramLock:
         self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
-    async def acquire(self, deadline: float) -> None:
-        """Take the lock; raise LockUnavailable at the deadline (monotonic)."""
+    async def acquire(self, deadline: float, *, is_brief: bool = False) -> None:
+        """Take the lock; raise LockUnavailable at the deadline (monotonic).
+
+        A brief lock is not refreshed: the event loop does not run before it is released.
+        """
         if not self._try_create_lock_directory():
             await self._wait_to_create_lock(deadline)
         self._seen = self._read_lock_stamp()
         self._since = time.monotonic()
-        self._timer = asyncio.get_running_loop().call_later(REFRESH_INTERVAL, self._refresh_lock)
+        if not is_brief:
+            self._timer = asyncio.get_running_loop().call_later(REFRESH_INTERVAL, self._refresh_lock)
 
     def confirm_held(self) -> None:
         """Raise LockUnavailable if somebody took over the lock while this process was suspended."""

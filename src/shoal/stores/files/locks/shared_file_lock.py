@@ -15,7 +15,6 @@ from shoal.core.errors import LockUnavailable
 from shoal.core.flock_queue import acquire_flock
 from shoal.stores.files.access.directory_handle import DirectoryHandle
 from shoal.stores.files.locks.directory_flock import SharedDirectoryFlock
-from shoal.stores.files.locks.flocks import try_flock
 from shoal.stores.files.locks.foreign_lock import ForeignProgramLock
 from shoal.stores.store_texts import format_store_notice
 
@@ -96,12 +95,11 @@ class AsyncFlock:
             raise
 
     def _try_flock_file(self) -> bool:
-        fd = self._open_lock_file()
-        if try_flock(fd) and self._is_still_linked(fd):
-            self._fd = fd
-            return True
-        os.close(fd)
-        return False
+        fd = self._directory.try_lock_file(self._name)
+        if fd is None:
+            return False
+        self._fd = fd
+        return True
 
     def _open_lock_file(self) -> int:
         return self._directory.open_file(self._name, os.O_RDWR | os.O_CREAT)

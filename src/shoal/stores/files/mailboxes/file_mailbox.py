@@ -198,7 +198,7 @@ class FileMailbox:
     def _note_opened_by_shoal(self) -> None:
         """Create the lock file, which shows that Shoal runs the owner; see `_mark_inbox_of_added_member`."""
         if not self._is_origin_known:
-            self._directories.locks.create_file_if_missing(self._lock_name, b"")
+            self._directories.locks.create_empty_file(self._lock_name)
             self._is_origin_known = True
 
     def _mark_inbox_of_added_member(self) -> None:

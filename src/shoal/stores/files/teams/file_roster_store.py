@@ -132,15 +132,14 @@ class FileRosterStore:
         return tuple(TeamName(name) for name in names if self._has_roster_file(TeamName(name)))
 
     async def add_member(self, team: TeamName, new_member: NewMember) -> RosterEntry:
-        async with self._lock_roster(team) as (file, write):
+        async with self._lock_roster(team) as (file, write, own_directory):
             name = file.team.choose_member_name(new_member)
-            with self._open_private_team_directory(file.team.name) as own_directory:
-                own_names = _read_own_member_list(own_directory)
-                if own_names is not None:
-                    content = encode_own_member_list((*own_names, name))
-                    own_directory.rewrite_unshared_or_recreate_file(_STAGED_OWN_MEMBERS, content)
-                    own_directory.swap_or_move_file(_STAGED_OWN_MEMBERS, own_directory, OWN_MEMBERS_FILE)
-            spawn_count = self._increment_spawn_counter(file.team)
+            own_names = _read_own_member_list(own_directory)
+            if own_names is not None:
+                content = encode_own_member_list((*own_names, name))
+                own_directory.rewrite_unshared_or_recreate_file(_STAGED_OWN_MEMBERS, content)
+                own_directory.swap_or_move_file(_STAGED_OWN_MEMBERS, own_directory, OWN_MEMBERS_FILE)
+            spawn_count = _increment_spawn_counter(own_directory, file.team)
             member = new_member.to_teammate_entry(
                 name, file.team.name, at=self._clock.now(), spawned_before=spawn_count
             )
@@ -174,7 +173,7 @@ class FileRosterStore:
             raise TeamStoreError(
                 format_store_notice("immutable_fields", fields=", ".join(sorted(immutable_fields)))
             )
-        async with self._lock_roster(team) as (file, write):
+        async with self._lock_roster(team) as (file, write, _):
             old_entry = file.team.find_member(name)
             if old_entry is None:
                 raise TeamStoreError(
@@ -192,7 +191,7 @@ class FileRosterStore:
         return new_entry
 
     async def set_active_members(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
-        async with self._lock_roster(team) as (file, write):
+        async with self._lock_roster(team) as (file, write, _):
             old_members = file.team.members
             new_members = tuple(
                 [_set_member_active(member, active=active.get(member.name)) for member in old_members]
@@ -201,7 +200,7 @@ class FileRosterStore:
                 write(structs.replace(file.team, members=new_members), is_activity=True)
 
     async def remove_member(self, team: TeamName, name: AgentName) -> bool:
-        async with self._lock_roster(team) as (file, write):
+        async with self._lock_roster(team) as (file, write, _):
             remaining = tuple(member for member in file.team.members if member.name != name)
             if len(remaining) == len(file.team.members):
                 return False
@@ -210,15 +209,14 @@ class FileRosterStore:
 
     async def delete_team(self, team: TeamName) -> None:
         async with self._lock_team_names():
-            async with self._lock_roster(team) as (file, _):
+            async with self._lock_roster(team) as (file, _, own_directory):
                 active_members = [m.name for m in file.team.members if m.is_active and m.name != LEAD_NAME]
                 if active_members:
                     raise TeamHasActiveMembers(
                         format_store_notice("active_members", team=team, names=", ".join(active_members))
                     )
                 # From here on the team is deleted, even if this process dies: the next one removes the rest.
-                with self._open_private_team_directory(file.team.name) as own_directory:
-                    own_directory.replace_file(_DELETING_MARKER, b"")
+                own_directory.replace_file(_DELETING_MARKER, b"")
             self._remove_team_files(file.team.name)
             self._cached_files.pop(file.team.name, None)
 
@@ -234,13 +232,17 @@ class FileRosterStore:
                 yield
 
     @asynccontextmanager
-    async def _lock_roster(self, team: TeamName) -> AsyncIterator[tuple[ParsedTeamRosterFile, _RosterWriter]]:
-        """Hold the locks of the roster; yield it and the function that writes it."""
+    async def _lock_roster(
+        self, team: TeamName
+    ) -> AsyncIterator[tuple[ParsedTeamRosterFile, _RosterWriter, DirectoryHandle]]:
+        """Hold the locks of the roster; yield it, the function that writes it, and our own directory."""
         name = _check_team_name(team)
-        directory = self._find_team_directory(name)
+        directory = open_existing_home_subdirectory(self._home, "teams", name, durable=self._durable)
         if directory is None:
             raise _build_team_not_found(team)
         with directory, self._open_private_team_directory(name) as own_directory:
+            if own_directory.has_entry(_DELETING_MARKER):
+                raise _build_team_not_found(team)
             async with self._build_roster_lock(own_directory, directory) as foreign_lock:
                 file = self._read_or_quarantine_roster(directory, name)
                 if file is None:
@@ -256,7 +258,7 @@ class FileRosterStore:
                         own_directory.rewrite_unshared_or_recreate_file(_ROSTER_COPY, updated_file.content)
                     self._cached_files[name] = updated_file
 
-                yield found, write_changed_roster
+                yield found, write_changed_roster, own_directory
 
     def _build_roster_lock(
         self, own_directory: DirectoryHandle, directory: DirectoryHandle
@@ -432,16 +434,7 @@ class FileRosterStore:
         if own_directory is None:
             return False
         with own_directory:
-            return own_directory.get_entry_stat(marker) is not None
-
-    def _increment_spawn_counter(self, team: TeamRoster) -> int:
-        """Count a spawn and return the number of earlier ones, including members that left; the number
-        determines the color."""
-        with self._open_private_team_directory(team.name) as own_directory:
-            member_count = sum(member.name != LEAD_NAME for member in team.members)
-            earlier_spawns = max(member_count, _read_spawn_counter(own_directory))
-            own_directory.overwrite_file_in_place(_SPAWN_COUNTER, f"{earlier_spawns + 1:018d}".encode())
-        return earlier_spawns
+            return own_directory.has_entry(marker)
 
     def _remove_leftover_team_files(self) -> None:
         """Remove leftovers of processes that died while they created or removed a team, and our files of
@@ -497,6 +490,15 @@ def _read_own_member_list(own_directory: DirectoryHandle) -> list[str] | None:
 def _read_spawn_counter(own_directory: DirectoryHandle) -> int:
     content = (own_directory.read_file(_SPAWN_COUNTER) or b"").strip()
     return int(content) if content.isdigit() and len(content) < 19 else 0
+
+
+def _increment_spawn_counter(own_directory: DirectoryHandle, team: TeamRoster) -> int:
+    """Count a spawn and return the number of earlier ones, including members that left; the number
+    determines the color."""
+    names = [member.name for member in team.members]
+    earlier_spawns = max(len(names) - names.count(LEAD_NAME), _read_spawn_counter(own_directory))
+    own_directory.overwrite_file_in_place(_SPAWN_COUNTER, f"{earlier_spawns + 1:018d}".encode())
+    return earlier_spawns
 
 
 def _set_member_active(member: RosterEntry, *, active: bool | None) -> RosterEntry:
