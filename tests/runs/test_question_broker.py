@@ -148,6 +148,27 @@ async def test_a_hundred_questions_use_one_directory_watch(broker: SessionQuesti
     assert descriptors() == before
 
 
+@pytest.mark.parametrize("attended", [True, False])
+@pytest.mark.parametrize("timeout", [None, 0.0, 5.0])
+def test_a_question_waits_for_a_person_who_is_here_or_may_come(
+    directory: Path, attended: bool, timeout: float | None
+):
+    broker = SessionQuestionBroker(
+        QuestionFiles(directory),
+        clock=SystemClock(),
+        emit=lambda _: None,
+        attended=attended,
+        answer_timeout=timeout,
+    )
+    assert broker.attended is attended
+    assert broker.can_wait_for_person is (attended or timeout is not None)
+    assert broker.keeps_questions_open is (not attended and timeout is not None)
+    broker.mark_unattended()
+    assert broker.attended is False
+    assert broker.can_wait_for_person is (timeout is not None)
+    assert broker.keeps_questions_open is (timeout is not None)
+
+
 async def test_an_unattended_question_is_answered_by_policy_at_once(directory: Path, events: list[Event]):
     broker = SessionQuestionBroker(
         QuestionFiles(directory), clock=SystemClock(), emit=events.append, attended=False
