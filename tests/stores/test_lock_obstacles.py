@@ -188,9 +188,10 @@ async def test_a_task_is_locked_without_waiting_or_not_at_all(
     locks, obstacle = TaskBoardLocks(home, "roof", timeout=30), build_obstacle(home, kind)
     obstacle.put()
     for _ in range(2):
-        attempt = locks.try_lock_task(tasks, "1")
         async with asyncio.timeout(20):
-            assert await attempt is None
+            assert await locks.try_lock_task(tasks, "1") is None
+            if not kind.startswith("list"):
+                assert await locks.lock_tasks(tasks, ["1"]).try_acquire() is False
     obstacle.remove()
     await check_that_nothing_is_held(home, open_files=4 if kind.startswith("list") else 5)
     held = await locks.try_lock_task(tasks, "1")
@@ -334,6 +335,23 @@ async def test_a_shared_file_lock_that_is_not_free_in_time_holds_nothing(
         async with lock:
             pass
     await check_that_nothing_is_held(home, open_files=4)
+
+
+@pytest.mark.parametrize("has_spare", [False, True])
+async def test_a_lock_in_a_directory_that_was_removed_is_an_error_and_holds_nothing(
+    tasks: DirectoryHandle, lock_files: DirectoryHandle, has_spare: bool
+) -> None:
+    """The spare of an earlier lock cannot be moved in either."""
+    lock = SharedFileLock(lock_files, "list", directory=tasks, file="1.json", timeout=30)
+    if has_spare:
+        await take_separately(lock)
+    tasks.path.rmdir()
+    async with asyncio.timeout(30):
+        for attempt in (lock.__aenter__(), take_separately(lock)):
+            with pytest.raises(StateFileError, match=r"1\.json\.lock"):
+                await attempt
+    with open_for_check(lock_files.path / "list") as fd:
+        assert not is_flocked(fd)
 
 
 async def take_separately(lock: SharedFileLock) -> None:

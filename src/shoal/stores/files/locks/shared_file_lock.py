@@ -170,8 +170,7 @@ async def _acquire_foreign_locks(
     await lock.acquire(deadline)
     if directory_flock is not None:
         try:
-            if not directory_flock.try_acquire():
-                await directory_flock.acquire(deadline)
+            await directory_flock.acquire(deadline)
         except BaseException:
             lock.release()
             raise
