@@ -25,7 +25,14 @@ from shoal.app.run_access.run_handle import (
     send_control_command,
 )
 from shoal.app.run_access.run_termination import stop_or_kill_run
-from shoal.app.run_access.stored_runs import StoredRuns, lock_run, open_stored_runs, run_with_current_copies
+from shoal.app.run_access.stored_runs import (
+    StoredRuns,
+    list_reachable_runs,
+    lock_run,
+    open_session_run,
+    open_stored_runs,
+    run_with_current_copies,
+)
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.clock import SystemClock
 from shoal.core.errors import AgentRequestRefused, SessionNotFound, StateFileError
@@ -40,8 +47,10 @@ from shoal.core.events import (
     TurnStarted,
 )
 from shoal.core.ids import LEAD_ID, AgentId, SessionId
+from shoal.stores.files.file_store import FileStore
 from shoal.stores.files.locks.pid_locks import SessionLock
 from shoal.stores.files.sessions.file_journal import FileJournal
+from shoal.stores.memory.memory_store import MemoryStore
 from shoal.wire.control_codec import GetRunStatusControlCommand
 
 ANN, BOB = AgentId("ann"), AgentId("bob")
@@ -143,6 +152,21 @@ def test_runs_are_listed_newest_first_and_those_of_a_directory_are_found(
     assert runs.open_run(SessionId("a")) == RunHandle(session=SessionId("a"), home=home)
 
 
+def test_runs_of_a_store_are_in_its_home_and_others_in_that_of_the_user(
+    runs: StoredRuns, live: None, home: Path, tmp_path: Path
+) -> None:
+    files, memory = FileStore(home), MemoryStore()
+    assert open_session_run(files, SessionId("a"), tmp_path).home == home
+    assert open_session_run(files, SessionId("a"), tmp_path).store is files
+    assert open_session_run(memory, SessionId("a"), tmp_path).home == tmp_path
+    assert list_names(list_reachable_runs(files, tmp_path)) == ["a", "ab", "c2", "empty"]
+    assert list_names(list_reachable_runs(memory, home)) == ["a", "ab", "c2", "empty"]
+    assert list_reachable_runs(memory, tmp_path) == []
+    assert RunHandle(session=SessionId("a"), home=home).get_store().list_session_questions() == ()
+    assert RunHandle(session=SessionId("a"), home=home, store=memory).get_store() is memory
+    assert StoredRuns(home=home, store=memory).get_store() is memory
+
+
 def test_a_live_run_cannot_be_locked_and_a_locked_run_is_live(
     runs: StoredRuns, live: None, home: Path
 ) -> None:
@@ -229,6 +253,11 @@ def test_the_index_has_every_event_of_its_kinds_and_the_latest_of_each_agent(hom
             expected = [*notes[: counts[ANN]], denied[1]]
         assert found == expected[-LATEST_EVENTS:]
         assert len(found) == min(LATEST_EVENTS, count + 1)
+    assert {agent: len(offsets) for agent, offsets in index._by_agent.items()} == {
+        ANN: LATEST_EVENTS + 51,
+        BOB: 4,
+        LEAD_ID: LATEST_EVENTS + 1,
+    }, "it does not grow with the history"
     assert not index.has_agent("carl")
     assert list(index.get_latest_offsets("carl")) == []
     kinds: tuple[type[Event], ...] = (PermissionDenied, SessionStarted)
