@@ -83,6 +83,10 @@ class MutationRun:
         self._variations: dict[str, list[str]] = {}
         for test in records.seconds:
             self._variations.setdefault(test.partition("[")[0], []).append(test)
+        self._tests_by_name: dict[str, list[list[str]]] = {}
+        """Tests of each function with that last part of its name, in any module."""
+        for key, tests in records.calls.items():
+            self._tests_by_name.setdefault(key.rpartition(":")[2].rpartition(".")[2], []).append(tests)
 
     def choose_tests(self, mutant: Mutant) -> dict[str, float]:
         """Choose the tests to run for a mutant, quickest first, with their seconds.
@@ -109,20 +113,19 @@ class MutationRun:
         return dict(sorted(chosen.items(), key=lambda pair: pair[1]))
 
     def _choose_deep_tests(self, mutant: Mutant) -> dict[str, float]:
-        """Choose the tests that reach most functions of the module that the changed one calls.
+        """Choose the tests that reach the functions that the changed one calls, the rarest ones first.
 
         Hundreds of tests may enter the function and leave it before the changed line.
         """
         callees = find_callees((self.copy / mutant.module).read_bytes(), mutant.line)
-        reached: dict[str, int] = {}
-        for key, tests in self.records.calls.items():
-            module, _, function = key.rpartition(":")
-            if module == mutant.module and function.rpartition(".")[2] in callees:
+        weights: dict[str, float] = {}
+        for name in callees:
+            for tests in self._tests_by_name.get(name, ()):
                 for test in tests:
-                    reached[test] = reached.get(test, 0) + 1
+                    weights[test] = weights.get(test, 0.0) + 1 / len(tests)
         chosen: dict[str, float] = {}
-        left = self.most_seconds / 2
-        for test in sorted(reached, key=lambda test: (-reached[test], self._rank(test))):
+        left = self.most_seconds
+        for test in sorted(weights, key=lambda test: (-weights[test], self._rank(test))):
             seconds = self.records.get_seconds(test)
             if seconds <= left:
                 chosen[test] = seconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -68,7 +69,10 @@ def load_results() -> dict[str, RoomResult]:
 
 def save_result(result: RoomResult) -> None:
     results = load_results() | {result.room: result}
-    RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(results)))
+    # Rooms may be tried at the same time.
+    partial = RESULTS.with_name(f"{RESULTS.name}.{os.getpid()}")
+    partial.write_bytes(msgspec.json.format(msgspec.json.encode(results)))
+    partial.replace(RESULTS)
 
 
 def write_report(page: Path, recorded_tests: int) -> None:

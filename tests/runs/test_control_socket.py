@@ -25,6 +25,7 @@ from shoal.core.events import (
     ToolOutputReturned,
 )
 from shoal.core.ids import LEAD_ID
+from shoal.runs import control_server
 from shoal.runs.control_client import RunControlClient
 from shoal.runs.control_server import MAX_CONNECTIONS, MAX_LINE_BYTES, RunControlServer
 from shoal.wire.control_codec import (
@@ -96,6 +97,22 @@ async def test_a_run_that_is_never_complete_ends_although_a_client_waits(tmp_pat
         with pytest.raises(ShoalError):
             await client.send_command(GetRunStatusControlCommand())
     assert run.commands == []
+
+
+async def test_the_end_of_a_run_does_not_wait_for_a_client_that_wants_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(control_server, "DRAIN_SECONDS", 1000)
+    run = Run(tmp_path / "control.sock")
+    async with asyncio.timeout(30):
+        async with run.server:
+            run.server.start_serving()
+            client = await RunControlClient.open(run.server.path)
+            assert await client.send_command(GetRunStatusControlCommand()) == {"turn": 3}
+            await client.send_command(SubscribeToEventsControlCommand())
+            run.tell(make_note("last"))
+        async with client:
+            assert [event async for event in client.read_events()] == [make_note("last")]
 
 
 def make_note(text: str) -> NoteAdded:

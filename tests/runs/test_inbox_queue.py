@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -77,3 +78,104 @@ async def test_a_waiter_is_woken_only_by_its_own_items() -> None:
         assert not waiting.done()
         queue.put(make_item("mine"))
     await queue.wait_for_waking_item(LEAD_ID)
+
+
+RANDOM_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["put", "put", "put", "put_back", "take", "take_waking", "prompts", "withdraw", "discard"]
+        ),
+        st.sampled_from([LEAD_ID, OTHER]),
+        st.sampled_from(sorted(RANK)),
+        st.integers(0, 2),
+        st.booleans(),
+        st.booleans(),
+    ),
+    max_size=40,
+)
+
+
+def insert_item(items: list[InboxItem], item: InboxItem, *, is_put_back: bool = False) -> None:
+    def get_place(each: InboxItem) -> int:
+        return RANK[each.priority] if each.wakes else 3
+
+    same = [each for each in items if get_place(each) == get_place(item)]
+    index = 0 if is_put_back else len(same)
+    while index and same[index - 1].rank > item.rank:
+        index -= 1
+    items.insert(sum(get_place(each) < get_place(item) for each in items) + index, item)
+
+
+@pytest.mark.spec("QUE-02", "QUE-04")
+@given(RANDOM_STEPS)
+def test_a_queue_behaves_like_a_sorted_list_of_the_waiting_items(steps: list[Any]) -> None:
+    """Items come by priority, then rank, then age; those that wake nobody come last."""
+    queue, waiting = SharedInboxQueue(), dict[AgentId, list[InboxItem]]()
+
+    for number, (step, to, priority, rank, wakes, by_person) in enumerate(steps):
+        items = waiting.setdefault(to, [])
+        item = InboxItem(
+            id=str(number),
+            to=to,
+            content=(),
+            by="person" if by_person else "agent",
+            priority=priority,
+            rank=rank,
+            wakes=wakes,
+        )
+        inbox = queue.open_inbox(to)
+        match step:
+            case "put":
+                queue.put(item)
+                insert_item(items, item)
+            case "put_back":
+                inbox.put_back(item)
+                insert_item(items, item, is_put_back=True)
+            case "take" | "take_waking":
+                only_waking = step == "take_waking"
+                is_refused = only_waking and not any(each.wakes for each in items)
+                expected = items.pop(0) if items and not is_refused else None
+                assert inbox.take_next(only_waking=only_waking) == expected
+            case "prompts":
+                assert queue.take_user_prompts(to) == tuple(each for each in items if each.by == "person")
+                items[:] = [each for each in items if each.by != "person"]
+            case "withdraw":
+                gone = items[len(items) // 2] if items else item
+                assert queue.has_item(to, gone.id) is bool(items)
+                assert queue.withdraw_item(to, gone.id) is bool(items)
+                items[:] = [each for each in items if each is not gone]
+            case "discard":
+                queue.discard_agent_items(to)
+                items.clear()
+        for agent, left in waiting.items():
+            assert queue.count_waking_items(agent) == sum(each.wakes for each in left)
+            assert all(queue.has_item(agent, each.id) is True for each in left)
+    for agent, left in waiting.items():
+        assert drain_queue(queue, agent) == left
+    assert queue._agent_queues == {}
+
+
+async def test_a_waiter_is_not_woken_by_an_item_that_does_not_wake_or_was_taken() -> None:
+    queue = SharedInboxQueue()
+    quiet = InboxItem(id="quiet", to=LEAD_ID, content=(), by="agent", wakes=False)
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(queue.wait_for_waking_item(LEAD_ID))
+        await asyncio.sleep(0)
+        queue.put(quiet)
+        queue.put(make_item("taken"))
+        assert queue.take_next(LEAD_ID) == make_item("taken")
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        assert queue.take_next(LEAD_ID) == quiet
+        assert queue.take_next(LEAD_ID) is None, "its waiter still waits for the same queue"
+        queue.put(make_item("wakes"))
+    assert queue.count_waking_items(LEAD_ID) == 1
+
+
+def test_every_listener_hears_of_a_delivery_in_order() -> None:
+    queue, heard = SharedInboxQueue(), list[tuple[int, str]]()
+    for number in range(3):
+        queue.add_delivery_listener(lambda item, number=number: heard.append((number, item.id)))
+    queue.open_inbox(LEAD_ID).mark_delivered(make_item("x"))
+    assert heard == [(0, "x"), (1, "x"), (2, "x")]

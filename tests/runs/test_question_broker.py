@@ -15,6 +15,7 @@ from shoal.core.errors import StateFileError
 from shoal.core.events import Event, QuestionAnswered, QuestionAsked
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.permissions.questions import (
+    RUN_ENDED_REASON,
     AllowAnswer,
     Answer,
     ChoiceAnswer,
@@ -146,6 +147,46 @@ async def test_a_hundred_questions_use_one_directory_watch(broker: SessionQuesti
         for question in questions:
             assert outside.answer(question.id, DenyAnswer(reason=question.agent))
     assert descriptors() == before
+
+
+@pytest.mark.parametrize("attended", [True, False])
+@pytest.mark.parametrize("timeout", [None, 0.0, 5.0])
+def test_a_question_waits_for_a_person_who_is_here_or_may_come(
+    directory: Path, attended: bool, timeout: float | None
+):
+    broker = SessionQuestionBroker(
+        QuestionFiles(directory),
+        clock=SystemClock(),
+        emit=lambda _: None,
+        attended=attended,
+        answer_timeout=timeout,
+    )
+    assert broker.attended is attended
+    assert broker.can_wait_for_person is (attended or timeout is not None)
+    assert broker.keeps_questions_open is (not attended and timeout is not None)
+    broker.mark_unattended()
+    assert broker.attended is False
+    assert broker.can_wait_for_person is (timeout is not None)
+    assert broker.keeps_questions_open is (timeout is not None)
+
+
+@pytest.mark.parametrize("attended", [True, False])
+async def test_a_call_that_was_allowed_late_is_allowed_once_without_a_person(
+    directory: Path, events: list[Event], attended: bool
+):
+    questions = QuestionFiles(directory)
+    lost = make_permission_question("lost")
+    questions.store_question(lost)
+    questions.settle_answer(lost, DenyAnswer(reason=RUN_ENDED_REASON, by="policy"))
+    broker = SessionQuestionBroker(questions, clock=SystemClock(), emit=events.append, attended=attended)
+    broker.late_answers.watch_interrupted_questions([lost], lambda *_: None)
+    broker.submit_late_answer("lost", AllowAnswer())
+    async with asyncio.timeout(30):
+        assert await broker.ask_person_or_deny(make_permission_question("again")) == AllowAnswer()
+        assert [type(event) for event in events] == [QuestionAsked, QuestionAnswered]
+        assert broker.list_open_questions() == ()
+        if not attended:
+            assert isinstance(await broker.ask_person_or_deny(make_permission_question("third")), DenyAnswer)
 
 
 async def test_an_unattended_question_is_answered_by_policy_at_once(directory: Path, events: list[Event]):

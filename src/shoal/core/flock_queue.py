@@ -31,43 +31,45 @@ class _FlockQueue:
         self._threads = threads
         self._waiting: dict[asyncio.Future[int], int] = {}
         """Descriptor that each waiter brought."""
-        self._tried = -1
+        self._tried: int | None = None
         """Descriptor that a thread is locking."""
 
     def enqueue(self, fd: int) -> asyncio.Future[int]:
         """Add a waiter; the future resolves to a descriptor that has the lock."""
         future = self._file[0].create_future()
         self._waiting[future] = fd
-        if self._tried < 0:
+        if self._tried is None:
             self._start_flock_attempt()
         return future
 
     def cancel(self, future: asyncio.Future[int]) -> None:
-        fd = self._waiting.pop(future, -1)
-        if fd not in (-1, self._tried):
+        fd = self._waiting.pop(future, None)
+        if fd is not None and fd != self._tried:
             os.close(fd)
 
     def acquire_in_thread(self) -> None:
         """Wait for the lock; runs in a thread."""
+        fd = self._tried
+        assert fd is not None
         acquired, failure = False, None
         try:
             if self._waiting:
-                fcntl.flock(self._tried, fcntl.LOCK_EX)
+                fcntl.flock(fd, fcntl.LOCK_EX)
                 acquired = True
         except OSError as error:
             failure = error
         try:
-            self._file[0].call_soon_threadsafe(self._deliver_lock_to_waiter, acquired, failure)
+            self._file[0].call_soon_threadsafe(self._deliver_lock_to_waiter, fd, acquired, failure)
         except RuntimeError:  # the loop was closed meanwhile
             self._threads.remove_queue(self._file)
-            os.close(self._tried)
+            os.close(fd)
 
     def _start_flock_attempt(self) -> None:
         self._tried = next(iter(self._waiting.values()))
         self._threads.submit(self)
 
-    def _deliver_lock_to_waiter(self, acquired: bool, failure: OSError | None) -> None:  # noqa: FBT001 - the loop passes it positionally
-        fd, self._tried = self._tried, -1
+    def _deliver_lock_to_waiter(self, fd: int, acquired: bool, failure: OSError | None) -> None:  # noqa: FBT001 - the loop passes it positionally
+        self._tried = None
         waiter = next(iter(self._waiting), None)
         if waiter is None or not (acquired or failure):
             # Nobody waits any more, or somebody joined after the thread saw nobody. Closing frees the lock.

@@ -55,7 +55,8 @@ class RunControlServer:
         self._handle = handle
         self._steer = steer
         self._position = position
-        self._published_offset = 0
+        self._published_offset: int
+        """Offset of the journal after the last published event; set when somebody subscribes."""
         self._clients: set[_RunControlClientSendQueue] = set()
         self._serving: set[asyncio.Task[None]] = set()
         self._tasks = asyncio.TaskGroup()

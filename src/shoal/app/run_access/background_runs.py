@@ -199,8 +199,7 @@ class BackgroundRunManager:
 
     async def wait_for_result(self, id_: str, *, wait: float) -> BackgroundRunResult:
         """Return the result after at most `wait` seconds. Raises `SessionNotFound`."""
-        if wait > 0:
-            await self._wait_for_end(id_, wait)
+        await self._wait_for_end(id_, wait)
         status = self.get_status(id_)
         if status.state == "running":
             return BackgroundRunResult(

@@ -44,7 +44,7 @@ class SessionLifecycleHookRunner:
         self._options = runtime.options
         self._tasks = asyncio.TaskGroup()
         self._running: set[asyncio.Task[HookDecision]] = set()
-        self._instruction_tasks: set[asyncio.Task[HookDecision]] = set()
+        self._instruction_tasks: list[asyncio.Task[HookDecision]] = []
         self._start_task: asyncio.Task[HookDecision] | None = None
         self._idle_task: asyncio.Task[HookDecision] | None = None
         self._has_started = False
@@ -82,9 +82,7 @@ class SessionLifecycleHookRunner:
         if hooks.has_hooks_for("InstructionsLoaded"):
             for file in self._runtime.knowledge.instructions.files:
                 fields = to_builtins(describe_instruction_file(file))
-                task = self._schedule_event_hooks("InstructionsLoaded", fields)
-                self._instruction_tasks.add(task)
-                task.add_done_callback(self._instruction_tasks.discard)
+                self._instruction_tasks.append(self._schedule_event_hooks("InstructionsLoaded", fields))
         if hooks.has_hooks_for("Notification"):
             self._runtime.events.subscribe(self._on_event)
 

@@ -25,7 +25,8 @@ class SharedDirectoryFlock:
     def __init__(self, directory: DirectoryHandle) -> None:
         self._directory = directory
         self._turn = asyncio.Lock()
-        self._fd = -1
+        self._fd: int
+        """Set while there are holders."""
         self._holders = 0
 
     async def acquire(self, deadline: float) -> None:
@@ -46,9 +47,8 @@ class SharedDirectoryFlock:
 
     def release(self) -> None:
         self._holders -= 1
-        if not self._holders and self._fd >= 0:
+        if not self._holders:
             os.close(self._fd)
-            self._fd = -1
 
     async def _wait_for_flock(self, deadline: float) -> None:
         try:

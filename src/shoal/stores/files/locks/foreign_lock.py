@@ -179,23 +179,26 @@ def hold_foreign_lock(path: Path, *, timeout: float = _WAIT) -> Iterator[Callabl
             raise LockUnavailable(format_store_notice("lock_directory_held", lock=lock))
         time.sleep(pause)
         pause = min(pause * 2, _LONGEST_PAUSE)
-    identity = lock.lstat().st_ino
-
-    def is_held() -> bool:
-        with suppress(OSError):
-            return lock.lstat().st_ino == identity
-        return False
+    identity = _read_identity(lock)
 
     def confirm_held() -> None:
-        if not is_held():
+        if _read_identity(lock) != identity:
             raise LockUnavailable(format_store_notice("lock_lost", lock=lock))
 
     try:
         yield confirm_held
     finally:
-        if is_held():
+        if _read_identity(lock) == identity:
             with suppress(OSError):
                 lock.rmdir()
+
+
+def _read_identity(lock: Path) -> tuple[int, int] | None:
+    with suppress(OSError):
+        status = lock.lstat()
+        # A new directory often gets the number of a removed one.
+        return status.st_ino, status.st_mtime_ns
+    return None
 
 
 def _is_lock_stale(stamp: _ForeignLockStamp, unchanged: float) -> bool:

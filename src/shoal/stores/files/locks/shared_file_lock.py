@@ -34,7 +34,8 @@ class AsyncFlock:
         self._turn = asyncio.Lock()
         self._queued = 0
         """Number of waiters, even while the lock is promised to the first of them and nobody has it."""
-        self._fd = -1
+        self._fd: int
+        """Set while the lock is held."""
         self.deadline = 0.0
 
     async def __aenter__(self) -> AsyncFlock:
@@ -73,8 +74,7 @@ class AsyncFlock:
         self.release()
 
     def release(self) -> None:
-        fd, self._fd = self._fd, -1
-        os.close(fd)
+        os.close(self._fd)
         self._turn.release()
 
     async def _wait_for_lock(self) -> None:
@@ -168,8 +168,7 @@ async def _acquire_foreign_locks(
     await lock.acquire(deadline)
     if directory_flock is not None:
         try:
-            if not directory_flock.try_acquire():
-                await directory_flock.acquire(deadline)
+            await directory_flock.acquire(deadline)
         except BaseException:
             lock.release()
             raise

@@ -1,0 +1,549 @@
+"""A process on a machine of a cluster, without Ray and store: its orders, its checkouts and its ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from agent_scripts import call_tool, script_agents
+from session_helpers import collect_events, open_session
+from shoal.app.agents.member_bootstrap import (
+    MemberBootstrap,
+    build_inherited_options,
+    encode_member_bootstrap,
+)
+from shoal.app.options import Options
+from shoal.app.session import ray_member_main
+from shoal.app.session.member_main import end_session_on_signals, request_session_end
+from shoal.app.session.ray_member_main import (
+    CheckpointSender,
+    SharedMemberProcess,
+    _adapt_to_machine,
+    _create_checkout,
+    _HostedMember,
+    _SoleMember,
+    _watch_lead,
+    host_main,
+    main,
+)
+from shoal.backends.member_listener import MemberListener
+from shoal.backends.ray_backend import MemberHello
+from shoal.backends.ray_hosts import CLOSING_NOTICE, CONTROL_CHANNEL, StartMemberOrder
+from shoal.backends.socket_channel import ChannelMultiplexer, SharedChannel, SocketChannel, send_in_parts
+from shoal.core.clock import SystemClock
+from shoal.core.errors import ShoalError, WorktreeError
+from shoal.core.teams.member_backends import AGENT_ENVIRONMENT_MARKS
+from shoal.stores.files.file_store import FileStore
+from shoal.workspaces.checkout import find_git_checkout
+from shoal.workspaces.git_runner import GitRunner
+from shoal.workspaces.project_transfer import MachineCheckout, bundle_project, find_project_origin
+from team_scripts import get_home
+
+CLOCK = SystemClock()
+REF = "refs/shoal/cluster/s1/ann"
+
+
+def build_bootstrap(cwd: Path | str) -> MemberBootstrap:
+    opened = build_inherited_options(
+        Options(), cwd=Path(cwd), model="m", mode="default", seed=None, store=FileStore(get_home()), trace=""
+    )
+    return msgspec.convert(
+        {
+            "name": "ann",
+            "team": "roof",
+            "order": None,
+            "mode": None,
+            "call": "c",
+            "session": "s",
+            "run": "/run",
+            "transcript": "/transcript",
+            "snapshot": "/snapshot",
+            "rules": {},
+            "answered": [],
+            "denied": [],
+            "opened": msgspec.to_builtins(opened),
+        },
+        MemberBootstrap,
+    )
+
+
+@contextmanager
+def pair() -> Iterator[tuple[SocketChannel, SocketChannel]]:
+    ends = socket.socketpair()
+    here, there = map(SocketChannel, ends)
+    try:
+        yield here, there
+    finally:
+        here.close()
+        there.close()
+
+
+async def receive(channel: SocketChannel | SharedChannel) -> bytes | None:
+    async with asyncio.timeout(30):
+        return await channel.receive()
+
+
+class Lead:
+    """The lead's end of a process that runs several members."""
+
+    def __init__(self, connection: SocketChannel) -> None:
+        self.connection = connection
+        self.multiplexer = ChannelMultiplexer(connection)
+        self.control = self.multiplexer.open_channel(CONTROL_CHANNEL)
+        self.serving = asyncio.create_task(self.multiplexer.serve())
+        self._next_number = CONTROL_CHANNEL + 1
+
+    def order_member(self) -> tuple[SharedChannel, SharedChannel]:
+        number = self._next_number
+        self._next_number += 2
+        self.control.send(msgspec.json.encode(StartMemberOrder(number=number)))
+        return self.multiplexer.open_channel(number), self.multiplexer.open_channel(number + 1)
+
+
+@asynccontextmanager
+async def run_process() -> AsyncIterator[tuple[Lead, asyncio.Task[None]]]:
+    with pair() as (here, there):
+        lead = Lead(here)
+        serving = asyncio.create_task(SharedMemberProcess(ChannelMultiplexer(there), CLOCK).serve())
+        try:
+            yield lead, serving
+        finally:
+            lead.multiplexer.close()
+            lead.serving.cancel()
+            async with asyncio.timeout(30):
+                await serving
+
+
+async def refuse_member(lead: Lead, directory: Path) -> None:
+    """Order a member that cannot start, because its directory is missing."""
+    orders, channel = lead.order_member()
+    orders.send(b"")
+    channel.send(encode_member_bootstrap(build_bootstrap(directory)))
+    message = await receive(channel)
+    assert message is not None
+    hello = msgspec.json.decode(message, type=MemberHello)
+    assert hello.refusal == f"The directory {directory} does not exist on the machine {socket.gethostname()}."
+    assert (hello.epoch, hello.pid) == (0, 0)
+    assert await receive(channel) is None
+    assert await receive(orders) is None
+    assert orders.end_reason == ""
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [(b"{}", "ValidationError: Object missing"), (b"x", "DecodeError: "), ("own", "AssertionError: ")],
+)
+async def test_a_member_that_fails_ends_alone_and_its_lead_gets_the_reason(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], message: bytes | str, reason: str
+) -> None:
+    async with run_process() as (lead, serving):
+        other_orders, other_channel = lead.order_member()
+        orders, channel = lead.order_member()
+        orders.send(b"")
+        # A session on a machine of a cluster has its store in a database.
+        channel.send(
+            message if isinstance(message, bytes) else encode_member_bootstrap(build_bootstrap(tmp_path))
+        )
+        assert await receive(channel) is None
+        assert await receive(orders) is None
+        assert orders.end_reason.startswith(reason)
+        assert "A member failed.\nTraceback" in capfd.readouterr().err
+        assert not serving.done()
+        # The others go on.
+        other_orders.send(b"")
+        other_channel.send(encode_member_bootstrap(build_bootstrap(tmp_path / "missing")))
+        assert b"does not exist" in (await receive(other_channel) or b"")
+        await refuse_member(lead, tmp_path / "missing")
+
+
+@pytest.mark.parametrize("ends", ["orders", "channel"])
+async def test_a_member_whose_lead_leaves_before_it_starts_ends_without_a_word(
+    tmp_path: Path, ends: str
+) -> None:
+    async with run_process() as (lead, serving):
+        orders, channel = lead.order_member()
+        if ends == "channel":
+            orders.send(b"")
+            channel.close()
+            assert await receive(orders) is None
+        else:
+            orders.close()
+            assert await receive(channel) is None
+        await refuse_member(lead, tmp_path / "missing")
+        assert not serving.done()
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("count", [0, 1, 3])
+async def test_a_process_that_must_end_says_so_once_ends_its_members_and_then_itself(
+    tmp_path: Path, count: int, signal_number: signal.Signals
+) -> None:
+    async with run_process() as (lead, serving):
+        await refuse_member(lead, tmp_path / "missing")  # it serves
+        members = [lead.order_member() for _ in range(count)]
+        if members:
+            await refuse_member(lead, tmp_path / "missing")
+        for _ in range(2):
+            os.kill(os.getpid(), signal_number)
+        assert await receive(lead.control) == CLOSING_NOTICE
+        assert await receive(lead.control) is None
+        for orders, channel in members:
+            assert await receive(channel) is None
+            assert await receive(orders) is None
+            assert orders.end_reason == ""
+        async with asyncio.timeout(30):
+            await serving
+
+
+async def test_a_process_whose_lead_is_gone_ends_with_its_members(tmp_path: Path) -> None:
+    async with run_process() as (lead, serving):
+        lead.order_member()
+        await refuse_member(lead, tmp_path / "missing")
+        lead.multiplexer.close()
+        async with asyncio.timeout(30):
+            await serving
+
+
+def run_lead_and_child(enter: Callable[[str], None], lead: Callable[[int], None]) -> int:
+    """Fork a process that waits for its address in a pipe; return its exit code."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 7
+        try:
+            os.close(writer)
+            with os.fdopen(reader) as file:
+                enter(file.read())
+            code = 0 if {*AGENT_ENVIRONMENT_MARKS.items()} <= {*os.environ.items()} else 8
+        finally:
+            os._exit(code)
+    os.close(reader)
+    try:
+        lead(writer)
+    finally:
+        status = os.waitpid(child, 0)[1]
+    return os.waitstatus_to_exitcode(status)
+
+
+def send_addresses(writer: int, addresses: dict[str, object]) -> None:
+    with os.fdopen(writer, "w") as file:
+        json.dump(msgspec.to_builtins(addresses), file)
+
+
+def test_a_process_for_several_members_serves_its_lead_until_that_closes(tmp_path: Path) -> None:
+    async def lead_process(writer: int) -> None:
+        listener = MemberListener("127.0.0.1", CLOCK)
+        listener.open()
+        address, connected = listener.expect_connection()
+        send_addresses(writer, {"host": address})
+        async with asyncio.timeout(60):
+            lead = Lead(await connected)
+            await refuse_member(lead, tmp_path / "missing")
+            lead.control.close()
+            lead.multiplexer.close()
+            await listener.aclose()
+
+    code = run_lead_and_child(
+        lambda text: host_main(json.loads(text)), lambda writer: asyncio.run(lead_process(writer))
+    )
+    assert code in (0, 1)  # whether it ends itself or is ended because the connection is gone
+
+
+def test_a_process_for_one_member_refuses_it_and_ends(tmp_path: Path) -> None:
+    async def lead_process(writer: int) -> None:
+        listener = MemberListener("127.0.0.1", CLOCK)
+        listener.open()
+        (address, orders), (second, channel) = listener.expect_connection(), listener.expect_connection()
+        send_addresses(writer, {"orders": address, "member": second})
+        async with asyncio.timeout(60):
+            (await orders).send(b"")
+            (await channel).send(encode_member_bootstrap(build_bootstrap(tmp_path / "missing")))
+            assert b"does not exist" in (await channel.result().receive() or b"")
+            assert await channel.result().receive() is None
+            assert await orders.result().receive() is None
+            channel.result().close()
+            orders.result().close()
+            await listener.aclose()
+
+    code = run_lead_and_child(
+        lambda text: main(json.loads(text)), lambda writer: asyncio.run(lead_process(writer))
+    )
+    assert code == 0
+
+
+def test_a_process_ends_when_the_connection_to_its_lead_is_gone_and_not_before() -> None:
+    here, there = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        try:
+            here.close()
+            ray_member_main.LOST_LEAD_GRACE = 0.01
+            _watch_lead(there.fileno())
+        finally:
+            os._exit(7)
+    there.close()
+    watched = os.pidfd_open(child)
+    here.send(b"data")
+    assert select.select([watched], [], [], 0.2)[0] == []
+    here.close()
+    assert select.select([watched], [], [], 30)[0] == [watched]
+    os.close(watched)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+
+
+async def test_a_hosted_member_ends_its_session_or_is_aborted_before_it_has_one(tmp_path: Path) -> None:
+    member = _HostedMember()
+    assert member.changes_directory is False
+    member.end()  # it has not begun
+    work: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def wait() -> None:
+        await work
+
+    for has_session in (False, True):
+        member = _HostedMember()
+        running = asyncio.create_task(member.run(wait()))
+        await asyncio.sleep(0)
+        async with open_session(tmp_path, script_agents(lead=["x"])) as session:
+            if has_session:
+                member.watch_session(session)
+            member.end()
+            await asyncio.sleep(0)
+            assert session.stop_requested.is_set() is has_session
+            assert running.done() is not has_session
+            member.abort()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        work = asyncio.get_running_loop().create_future()
+
+
+async def test_the_only_member_of_a_process_ends_with_a_signal(tmp_path: Path) -> None:
+    assert _SoleMember.changes_directory is True
+    async with open_session(tmp_path, script_agents(lead=["x"])) as session:
+        member = _SoleMember()
+        member.watch_session(session)
+        assert not session.stop_requested.is_set()
+        member.end()
+        async with asyncio.timeout(30):
+            await session.stop_requested.wait()
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        async with open_session(tmp_path, script_agents(lead=["x"])) as session:
+            end_session_on_signals(session)
+            os.kill(os.getpid(), number)
+            async with asyncio.timeout(30):
+                await session.stop_requested.wait()
+    async with open_session(tmp_path, script_agents(lead=["x"])) as session:
+        request_session_end(session)
+        assert session.stop_requested.is_set()
+
+
+def test_what_exists_only_on_the_machine_of_the_lead_is_left_out(tmp_path: Path) -> None:
+    adapted = _adapt_to_machine(build_bootstrap(tmp_path), None)
+    assert (adapted.run, adapted.transcript, adapted.snapshot) == ("", "", "")
+    assert adapted.opened.cwd == str(tmp_path)
+    with pytest.raises(ShoalError, match=socket.gethostname()):
+        _adapt_to_machine(build_bootstrap(tmp_path / "missing"), None)
+
+
+def run_git(directory: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@localhost")
+    subprocess.run(["git", *identity, *arguments], cwd=directory, check=True, capture_output=True)
+
+
+@pytest.fixture
+def git() -> GitRunner:
+    return GitRunner(os.environ, CLOCK)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    directory = tmp_path / "project" / "src"
+    directory.mkdir(parents=True)
+    (directory / "a.txt").write_text("one\n")
+    for arguments in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "first")):
+        run_git(directory, *arguments)
+    return directory
+
+
+async def create_checkout(git: GitRunner, project: Path, *, sends_bundle: bool = True) -> MachineCheckout:
+    checkout = await find_git_checkout(git, project)
+    assert checkout is not None
+    origin = await find_project_origin(git, checkout, REF, name="s1-ann")
+    with pair() as (lead, orders):
+        creating = asyncio.create_task(_create_checkout(orders, msgspec.json.encode(origin), CLOCK))
+        known = await receive(lead)
+        assert known is not None
+        if sends_bundle:
+            commits = msgspec.json.decode(known, type=tuple[str, ...])
+            send_in_parts(lead, await bundle_project(git, checkout, origin, commits))
+        else:
+            lead.close()
+        async with asyncio.timeout(60):
+            created = await creating
+    assert created is not None
+    return created
+
+
+async def test_a_checkout_is_created_from_what_the_lead_sends(git: GitRunner, project: Path) -> None:
+    checkout = await create_checkout(git, project)
+    assert (checkout.cwd / "a.txt").read_text() == "one\n"
+    assert checkout.top.is_relative_to(get_home())
+    assert _adapt_to_machine(build_bootstrap("/missing"), checkout).opened.cwd == str(checkout.cwd)
+    checkout.remove()
+    # The machine knows the commit now, so an empty bundle is enough.
+    assert ((await create_checkout(git, project, sends_bundle=False)).cwd / "a.txt").exists()
+    with pair() as (_, orders):
+        assert await _create_checkout(orders, b"", CLOCK) is None
+
+
+async def test_a_checkout_that_cannot_be_created_is_refused_after_the_bundle_was_read(
+    git: GitRunner, project: Path
+) -> None:
+    repositories = get_home() / "shoal" / "cluster" / "repositories"
+    checkout = await create_checkout(git, project)
+    for repository in repositories.iterdir():
+        repository.rename(repository.with_suffix(".old"))
+        (repository.with_suffix(".old") / "HEAD").rename(repositories / "HEAD")
+        repository.mkdir()
+        (repository / "HEAD").write_text("damaged")
+        break
+    checkout.remove()
+    with pytest.raises(WorktreeError):
+        await create_checkout(git, project)
+    async with run_process() as (lead, serving):
+        found = await find_git_checkout(git, project)
+        assert found is not None
+        origin = await find_project_origin(git, found, REF, name="s1-ann")
+        orders, channel = lead.order_member()
+        orders.send(msgspec.json.encode(origin))
+        assert await receive(orders) == b"[]"
+        send_in_parts(orders, b"bundle")
+        channel.send(encode_member_bootstrap(build_bootstrap(project)))
+        hello = msgspec.json.decode(await receive(channel) or b"", type=MemberHello)
+        assert "git" in hello.refusal
+        assert not serving.done()
+
+
+class MemberLog:
+    """Notes how a member is asked to end."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def end(self) -> None:
+        self.asked.append("end")
+
+    def abort(self) -> None:
+        self.asked.append("abort")
+
+
+@asynccontextmanager
+async def send_checkpoints(
+    checkout: MachineCheckout | None,
+) -> AsyncIterator[tuple[SocketChannel, CheckpointSender, MemberLog]]:
+    with pair() as (lead, orders):
+        log = MemberLog()
+        sender = CheckpointSender(orders, checkout, CLOCK, log)  # type: ignore[arg-type]
+        tasks = [asyncio.create_task(sender.listen()), asyncio.create_task(sender.send_changes())]
+        try:
+            yield lead, sender, log
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+async def test_work_is_sent_after_each_tool_call_that_changed_files(git: GitRunner, project: Path) -> None:
+    checkout = await create_checkout(git, project)
+    model = script_agents(
+        lead=["said", call_tool("Read", "r1", file_path=str(checkout.cwd / "a.txt")), "read"]
+    )
+    async with send_checkpoints(checkout) as (lead, sender, _), open_session(checkout.cwd, model) as session:
+        sender.watch_session(session)
+        (checkout.cwd / "a.txt").write_text("two\n")
+        await collect_events(session.run("lead"))
+        for _ in range(20):
+            await asyncio.sleep(0.005)
+        received = asyncio.create_task(lead.receive())
+        await asyncio.sleep(0)
+        assert not received.done(), "no tool was called"
+        await collect_events(session.run("lead"))
+        async with asyncio.timeout(30):
+            assert await received == b"1"
+        assert (await receive(lead) or b"").startswith(b"# v")
+        finishing = asyncio.create_task(sender.finish())
+        for _ in range(20):
+            await asyncio.sleep(0.005)
+        assert not finishing.done(), "the lead has not stored it"
+        assert checkout.top.exists()
+        lead.send(b"stored")
+        async with asyncio.timeout(30):
+            await finishing
+        assert not checkout.top.exists()
+
+
+async def test_the_last_work_is_sent_and_each_part_of_it_must_be_stored(
+    git: GitRunner, project: Path
+) -> None:
+    checkout = await create_checkout(git, project)
+    async with send_checkpoints(checkout) as (lead, sender, log):
+        for text in ("two", "three"):
+            (checkout.cwd / "a.txt").write_text(text)
+            await sender._send_checkpoint()
+        (checkout.cwd / "a.txt").write_text("four")
+        finishing = asyncio.create_task(sender.finish())
+        for number in range(3):
+            assert await receive(lead) == b"1"
+            assert await receive(lead)
+            assert checkout.top.exists(), number
+        for _ in range(3):
+            assert not finishing.done()
+            lead.send(b"stored")
+            await asyncio.sleep(0.02)
+        async with asyncio.timeout(30):
+            await finishing
+        assert not checkout.top.exists()
+        assert log.asked == []
+
+
+@pytest.mark.parametrize("lead_leaves", [False, True])
+async def test_work_that_the_lead_has_not_stored_stays_on_the_machine(
+    git: GitRunner, project: Path, monkeypatch: pytest.MonkeyPatch, lead_leaves: bool
+) -> None:
+    monkeypatch.setattr(ray_member_main, "STORE_TIMEOUT", 20.0 if lead_leaves else 0.05)
+    checkout = await create_checkout(git, project)
+    async with send_checkpoints(checkout) as (lead, sender, log):
+        (checkout.cwd / "a.txt").write_text("two")
+        finishing = asyncio.create_task(sender.finish())
+        await receive(lead)
+        if lead_leaves:
+            lead.close()
+        async with asyncio.timeout(10):
+            await finishing
+        assert log.asked == ["end"] * lead_leaves
+    assert (checkout.cwd / "a.txt").read_text() == "two"
+
+
+async def test_a_member_is_ended_or_aborted_as_its_lead_says() -> None:
+    async with send_checkpoints(None) as (lead, sender, log):
+        async with asyncio.timeout(30):
+            await sender.finish()  # without a checkout there is nothing to store
+            for order in (b'{"type":"stop"}', b'{"type":"abort"}'):
+                lead.send(order)
+            while len(log.asked) < 2:
+                await asyncio.sleep(0.005)
+            assert log.asked == ["end", "abort"]
+            lead.close()
+            while len(log.asked) < 3:
+                await asyncio.sleep(0.005)
+        assert log.asked == ["end", "abort", "end"]
