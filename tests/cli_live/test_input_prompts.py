@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_live.screen_terminal import ShownScreen
 
+from cli_live.screen_terminal import ShownScreen
 from shoal.surfaces.cli.plain.input_prompt import (
     EscapePressed,
     ForeignKeyPressed,
@@ -278,12 +278,12 @@ async def test_ten_rows_around_the_cursor_are_shown(live: LivePrompt, ups: int, 
 
 
 @pytest.fixture
-def plain(keyboard: Keyboard) -> Iterator[tuple[PlainInputPrompt, Keyboard, io.StringIO]]:
+def plain(keyboard: Keyboard) -> tuple[PlainInputPrompt, Keyboard, io.StringIO]:
     mode = termios.tcgetattr(keyboard.stdin.fileno())
     mode[3] &= ~termios.ECHO
     termios.tcsetattr(keyboard.stdin.fileno(), termios.TCSANOW, mode)
     stream = io.StringIO()
-    yield PlainInputPrompt(PlainTerminalScreen(stream)), keyboard, stream
+    return PlainInputPrompt(PlainTerminalScreen(stream)), keyboard, stream
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from cli_live.screen_terminal import ShownScreen
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cli_live.screen_terminal import ShownScreen
 from shoal.surfaces.terminal.screen import LiveTerminalScreen, PlainTerminalScreen, open_terminal_screen
 
 
