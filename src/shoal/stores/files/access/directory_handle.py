@@ -93,14 +93,15 @@ class DirectoryHandle:
         return self._open_subdirectory(names, create=False)
 
     def _open_subdirectory(self, names: tuple[str, ...], *, create: bool) -> DirectoryHandle | None:
+        checked_names = [_check_plain_file_name(name) for name in names]
         directory = DirectoryHandle(self.path, os.dup(self.fd), durable=self.durable)
-        for name in names:
+        for name in checked_names:
             try:
                 if create:
                     with suppress(FileExistsError):
-                        os.mkdir(_check_plain_file_name(name), 0o700, dir_fd=directory.fd)
+                        os.mkdir(name, 0o700, dir_fd=directory.fd)
                         directory._sync_names()
-                fd = os.open(_check_plain_file_name(name), _DIRECTORY_FLAGS, dir_fd=directory.fd)
+                fd = os.open(name, _DIRECTORY_FLAGS, dir_fd=directory.fd)
             except FileNotFoundError:
                 directory.close()
                 return None
