@@ -11,9 +11,11 @@ import pytest
 import shoal
 from agent_scripts import ToolGate, call_tool, read_events, script_agents, spawn_agent
 from cli_live.typed_terminal import open_typed_terminal
+from shoal.core.agents.subagents import AgentStatusSnapshot
 from shoal.core.budgets.usage import ModelCard
 from shoal.core.conversation.model_requests import ModelReply, ModelRequest
 from shoal.core.events import AgentEnded, QueueItemAdded
+from shoal.core.ids import LEAD_ID, AgentId
 from shoal.models.scripted_model import ScriptedModel
 from shoal.surfaces.terminal.session_loop import print_session_farewell
 
@@ -231,6 +233,25 @@ async def test_the_first_line_may_be_a_command_or_a_prompt(tmp_path: Path) -> No
         print_session_farewell(terminal.controller.screen, terminal.session, ())
         assert terminal.text.endswith(f" tokens\n  Resume it:  shoal --resume {terminal.session.id}\n")
         assert "To resume one" not in terminal.text
+        stopped = AgentStatusSnapshot(
+            agent=AgentId("a1"),
+            kind="plumber",
+            name="joe",
+            description="mend it",
+            status="running",
+            parent=LEAD_ID,
+            background=True,
+            tool_calls=1,
+            tokens=5,
+            seconds=3.0,
+            output="/out",
+        )
+        before = len(terminal.text)
+        print_session_farewell(terminal.controller.screen, terminal.session, [stopped])
+        assert terminal.text[before:].startswith(
+            "Stopped before it finished:\n  a1  joe: mend it (1 tool call, 5 tokens, 3.0 s; output: /out)\n"
+            "  To resume one, use /agents send ID TEXT in the session.\n"
+        )
 
 
 async def test_a_turn_is_rewound_with_its_files(tmp_path: Path) -> None:

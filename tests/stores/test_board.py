@@ -370,6 +370,15 @@ async def test_a_waiter_checks_for_dead_holders_from_time_to_time(home: Path):
             await asyncio.wait_for(waiting, 30)
 
 
+@pytest.mark.parametrize("size", [(1 << 16) - 200, 1 << 16, 3 << 16])
+async def test_a_task_of_any_length_is_read_whole(home: Path, size: int):
+    async with open_board(home) as board:
+        await board.create(TaskDraft(subject="long", description="x" * size))
+    async with open_board(home) as board:
+        task = await board.get("1")
+        assert len(task.description) == size
+
+
 async def test_a_board_that_is_removed_and_created_again_is_usable(home: Path):
     async with open_board(home) as board:
         await fill_board(board, 2)

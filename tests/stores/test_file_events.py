@@ -100,6 +100,23 @@ async def test_polling_one_watch_does_not_swallow_events_of_another(tmp_path: Pa
     watch.close()
 
 
+async def test_events_in_a_pause_are_dropped_and_later_ones_are_delivered(tmp_path: Path):
+    names: list[set[str]] = []
+    watch = DirectoryWatch(tmp_path, lambda: None, on_names=names.append)
+    pause = asyncio.create_task(watch.ignore_events_for(0.01))
+    await asyncio.sleep(0)
+    (tmp_path / "early").write_text("x")
+    await pause
+    (tmp_path / "late").write_text("x")
+    await wait_until(lambda: names)
+    assert names == [{"late"}]
+    closing = asyncio.create_task(watch.ignore_events_for(0.01))
+    await asyncio.sleep(0)
+    watch.close()
+    await closing
+    assert not watch.deliver_pending_events()
+
+
 async def test_a_failing_callback_does_not_stop_the_other_watches(tmp_path: Path):
     failures: list[str] = []
     asyncio.get_running_loop().set_exception_handler(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -45,24 +46,38 @@ def parametrize_rules(rules):
     )
 
 
+def list_open_files(home):
+    """Return what this process has open in the home, where the system tells."""
+    descriptors = Path("/proc/self/fd")
+    opened = []
+    for descriptor in descriptors.iterdir() if descriptors.exists() else ():
+        with suppress(OSError):
+            opened.append(str(descriptor.readlink()))
+    return [path for path in opened if path.startswith(str(home))]
+
+
 @parametrize_rules(mailbox_rules())
 async def test_mailbox_rules(rule, store, home):
     await rule(store(home).mailboxes)
+    assert list_open_files(home) == []
 
 
 @parametrize_rules(board_rules())
 async def test_board_rules(rule, store, home):
     await rule(store(home).board)
+    assert list_open_files(home) == []
 
 
 @parametrize_rules(roster_rules())
 async def test_roster_rules(rule, store, home):
     await rule(store(home).rosters)
+    assert list_open_files(home) == []
 
 
 @parametrize_rules((*session_rules(), *question_rules(), *signing_key_rules()))
 async def test_session_question_and_key_rules(rule, store, home):
     await rule(store(home).store)
+    assert list_open_files(home) == []
 
 
 def list_unruled_methods(rules: str) -> list[str]:

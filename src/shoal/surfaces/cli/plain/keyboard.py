@@ -8,6 +8,7 @@ import signal
 import sys
 import termios
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from shoal.surfaces.cli.plain.key_decoder import KeyPress, NamedKeyPress, TerminalKeyDecoder
@@ -65,8 +66,10 @@ class RawModeKeyboard:
 
     def _leave_raw_mode(self) -> None:
         if self._saved_mode is not None:
-            _write_control_code(_PASTE_OFF)
-            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._saved_mode)
+            # The terminal may be gone.
+            with suppress(OSError, termios.error):
+                _write_control_code(_PASTE_OFF)
+                termios.tcsetattr(self._fd, termios.TCSADRAIN, self._saved_mode)
             self._saved_mode = None
 
     def _read_key_presses(self) -> None:
