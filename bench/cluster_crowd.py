@@ -1,8 +1,8 @@
 """Many members in shared processes on a Ray cluster: `python -m bench.cluster_crowd --members 1000`.
 
-Starts a database with durable commits, a head and more machines on this machine, and a team whose members have a
-scripted model without delay. They do all tasks of a board. Prints the time, the memory, and which tasks were
-lost or done more than once.
+Starts a database with durable commits, a head and more machines on this machine, and a team whose members
+have a scripted model without delay. They do all tasks of a board. Prints the time, the memory, and which
+tasks were lost or done more than once.
 """
 
 from __future__ import annotations

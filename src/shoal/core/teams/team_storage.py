@@ -124,7 +124,7 @@ class TaskBoard(Protocol):
     async def delete(self, task: TaskId) -> None: ...
 
     def is_task_claimable_now(self) -> bool:
-        """Return True if some task is known to be claimable; False if it must be waited for or looked up."""
+        """Return True if some task is known to be claimable; False if nobody knows without a wait."""
         ...
 
     async def wait_for_claimable(self) -> None:

@@ -175,7 +175,7 @@ def watch_directory_with_inotify(
     """Watch a directory; `mask` selects flags of `inotify_simple`. Returns None without event support.
 
     With `skips_locks`, names that end with `.lock` are not reported: each change of a shared file takes
-    and releases locks beside it.
+    and releases locks next to it.
     """
     if sys.platform != "linux":
         return None
