@@ -40,6 +40,10 @@ def write_output(tmp_path: Path, out: str, err: str = "") -> Path:
     return path
 
 
+async def has_not_begun() -> bool:
+    return False
+
+
 @pytest.mark.parametrize(
     ("flags", "requested", "arguments"),
     [
@@ -78,6 +82,7 @@ async def test_a_run_is_started_awaited_and_read_also_by_a_later_process(
             manager.start_prompt_run("Go.")
         await manager.wait_until_begun(run, lambda: manager.has_session_begun(run))
         result = await manager.wait_for_result(run, wait=60)
+        await manager.wait_until_begun(run, has_not_begun)  # it ended without an error
     assert (result.state, result.text, result.detail) == ("done", "All is done.", "")
     assert result.cost_usd is not None
     status = manager.get_status(run)
