@@ -10,9 +10,14 @@ import pytest
 
 from server_scripts import run_provider
 from shoal.app.run_access.background_runs import BackgroundRunFlags, BackgroundRunManager
+from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.clock import SystemClock
 from shoal.core.errors import AgentRequestRefused, SessionNotFound
-from shoal.core.ids import IdGenerator
+from shoal.core.events import QuestionAsked, TurnEnded
+from shoal.core.ids import LEAD_ID, IdGenerator, SessionId
+from shoal.core.permissions.questions import PermissionQuestion
+from shoal.stores.files.locks.pid_locks import SessionLock
+from shoal.stores.files.sessions.file_journal import FileJournal
 from team_scripts import get_home
 
 MODEL = "anthropic:claude-sonnet-4-5"
@@ -38,6 +43,10 @@ def write_output(tmp_path: Path, out: str, err: str = "") -> Path:
     path = directory / f"{LEFT}.out"
     path.write_text(out)
     return path
+
+
+async def has_not_begun() -> bool:
+    return False
 
 
 @pytest.mark.parametrize(
@@ -78,6 +87,7 @@ async def test_a_run_is_started_awaited_and_read_also_by_a_later_process(
             manager.start_prompt_run("Go.")
         await manager.wait_until_begun(run, lambda: manager.has_session_begun(run))
         result = await manager.wait_for_result(run, wait=60)
+        await manager.wait_until_begun(run, has_not_begun)  # it ended without an error
     assert (result.state, result.text, result.detail) == ("done", "All is done.", "")
     assert result.cost_usd is not None
     status = manager.get_status(run)
@@ -111,6 +121,28 @@ async def test_a_run_of_another_process_is_running_while_its_output_is_locked(tm
         assert (result.state, result.text) == ("running", "")
         assert "still working" in result.detail
     assert manager.is_running(LEFT) is False
+
+
+def test_the_status_of_a_run_that_was_not_started_here_is_that_of_its_journal(tmp_path: Path) -> None:
+    manager, run = create_manager(tmp_path), RunHandle(session=SessionId(LEFT), home=get_home())
+    lock = SessionLock(run.home, run.session)
+    journal = FileJournal(run.journal_path, SystemClock())
+    question = PermissionQuestion(id="q", agent=LEAD_ID, tool_use_id="t", tool="Bash", input={}, reason="r")
+    for event in (
+        TurnEnded(agent=LEAD_ID, turn=1, reason="done", requests=1, detail="", duration_ms=1),
+        QuestionAsked(agent=LEAD_ID, question=question),
+        QuestionAsked(agent=LEAD_ID, question=question),
+        TurnEnded(agent=LEAD_ID, turn=2, reason="interrupted", requests=1, detail="", duration_ms=1),
+        QuestionAsked(agent=LEAD_ID, question=question),
+    ):
+        journal.append(event)
+    journal.close()
+    assert manager.is_running(LEFT) is None
+    status = manager.get_status(LEFT)
+    assert (status.state, status.turns, status.asks, status.exit_code) == ("running", 2, 3, None)
+    assert status.detail == "the last turn ended: interrupted"
+    lock.release()
+    assert manager.get_status(LEFT).state == "died"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from session_helpers import collect_events, open_session
 from shoal.app.session.control_handler import handle_control_command
 from shoal.app.session.lead_facts import compute_context_percent, compute_context_usage
 from shoal.app.session.run_controller import LocalRunController, RemoteRunController
+from shoal.app.session.session_changes import list_down_members
 from shoal.core.errors import AgentRequestRefused, ShoalError, StateFileError
 from shoal.core.events import PermissionModeChanged, QueueItemAdded
 from shoal.core.permissions.questions import AllowAnswer
@@ -99,6 +100,11 @@ async def test_a_session_answers_each_command_about_a_working_agent(tmp_path: Pa
         assert (agent["name"], agent["status"]) == ("kid", "running")
         sent = await ask(SendUserTextControlCommand(to="kid", text="hurry"))
         assert sent["to"] == agent["agent"]
+        with pytest.raises(AgentRequestRefused, match="stranger"):
+            await ask(InterruptTurnControlCommand(task_id="stranger"))
+        assert await ask(InterruptTurnControlCommand(task_id="lead")) == {"interrupted": False}
+        (agent,) = (await ask(ListAgentsControlCommand()))["agents"]
+        assert agent["status"] == "running"
         stopped = await ask(StopAgentOrShellControlCommand(task_id="kid"))
         assert stopped["stopped"] == "kid"
         assert stopped["description"] == agent["description"]
@@ -118,6 +124,29 @@ async def test_a_turn_is_interrupted_and_all_work_is_stopped_on_command(
         answer = await handle_control_command(session, InterruptTurnControlCommand())
         assert answer == {"interrupted": True}
         assert (await turn)[-1].reason == "interrupted"
+
+
+async def test_an_agent_for_one_job_ends_when_it_is_interrupted(tmp_path: Path, gate: ToolGate) -> None:
+    async with (
+        asyncio.timeout(60),
+        open_session(tmp_path, script_waiting_agent(), tools=[gate.tool]) as session,
+    ):
+        await collect_events(session.run("lead"))
+        await gate.wait_until_reached()
+        answer = await handle_control_command(session, InterruptTurnControlCommand(task_id="kid"))
+        assert answer == {"interrupted": True}
+        (agent,) = (await handle_control_command(session, ListAgentsControlCommand()))["agents"]
+        assert agent["status"] == "killed"
+
+
+async def test_a_session_without_a_team_has_no_commands_and_members_of_one(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), open_session(tmp_path, script_agents(lead=["x"])) as session:
+        assert list_down_members(session) == ()
+        assert session.list_undoable_turns() == ()
+        typed = {
+            text: session.is_slash_command(text) for text in ("/no-such-command x", "/etc", "text", "/a/b")
+        }
+        assert typed == {"/no-such-command x": True, "/etc": False, "text": False, "/a/b": False}
 
 
 async def test_a_local_and_a_remote_controller_reach_the_same_run(tmp_path: Path) -> None:

@@ -176,6 +176,8 @@ async def test_a_hook_blocks_a_typed_command(project: Path, hook_log: HookInputL
         "to sea",
         "/deploy to sea",
     )
+    assert told["expansion_type"] == "slash_command"
+    assert told["command_source"].endswith("commands/deploy.md")
 
 
 @pytest.mark.spec("CMP-045", "CMP-047")

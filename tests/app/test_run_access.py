@@ -243,6 +243,18 @@ async def test_a_follower_gives_others_their_turn_after_each_slice_of_events(
         journal.append(NoteAdded(agent=LEAD_ID, text="by nobody"))
         last = await following
         assert (last.live, followed.is_live, followed.is_over) == (False, False, True)
+        # It is resumed, starts an agent and is lost again.
+        lock = SessionLock(tmp_path, run.session)
+        for event in (start_run("/"), start_agent(ANN, "")):
+            journal.append(event)
+        while not followed.is_live or ANN not in followed.view.statuses.all:
+            await anext(deltas)
+        assert not followed.view.statuses.all[ANN].is_gone
+        lock.release()
+        journal.append(NoteAdded(agent=LEAD_ID, text="by nobody"))
+        while followed.is_live:
+            await anext(deltas)
+        assert followed.view.statuses.all[ANN].is_gone
     journal.close()
 
 

@@ -119,6 +119,7 @@ async def test_leaving_the_loop_over_the_text_ends_the_turn_and_the_next_one_sta
         text: Any = session.run("hang").text()
         async with contextlib.aclosing(text):
             assert await anext(text) == "one moment"
+        assert not session.is_busy
         assert (await session.run("closed")).text == "heard closed"
         # A reader that never read ends nothing.
         turn = session.run("unread")

@@ -30,7 +30,20 @@ class CallRecords:
 
     @classmethod
     def load(cls) -> CallRecords:
-        return cls(json.loads(RECORDING.read_bytes()) if RECORDING.exists() else None)
+        records = cls(json.loads(RECORDING.read_bytes()) if RECORDING.exists() else None)
+        files = {test.partition("::")[0] for test in records.seconds}
+        records._forget_files({file for file in files if not (ROOT / file).exists()})
+        return records
+
+    def _forget_files(self, files: set[str]) -> None:
+        """Forget the tests of files that were removed or renamed since."""
+        if not files:
+            return
+        gone = {test for test in self.seconds if test.partition("::")[0] in files}
+        self.calls = {key: [test for test in tests if test not in gone] for key, tests in self.calls.items()}
+        for test in gone:
+            del self.seconds[test]
+            self.counts.pop(test, None)
 
     def save(self) -> None:
         RECORDING.parent.mkdir(exist_ok=True)
