@@ -120,6 +120,18 @@ def test_two_answers_in_a_row_are_separated() -> None:
     assert text == "\nOne.\n\nTwo."
 
 
+@pytest.mark.parametrize("was_streamed", [True, False])
+def test_the_preview_of_an_answer_that_was_not_streamed_is_printed(was_streamed: bool) -> None:
+    text = print_events(
+        *([make_text("One.")] if was_streamed else []),
+        AssistantReplied(agent=LEAD_ID, entry=EntryId("1"), preview="One.", tool_uses=0),
+        AssistantReplied(agent=LEAD_ID, entry=EntryId("2"), preview="Two.", tool_uses=0),
+        AssistantReplied(agent=LEAD_ID, entry=EntryId("3"), preview="", tool_uses=1),
+        AssistantReplied(agent=LEAD_ID, entry=EntryId("4"), preview="Three.", tool_uses=0),
+    )
+    assert text == "\nOne.\n\nTwo.\n\nThree."
+
+
 def test_a_journal_without_deltas_is_printed_from_its_previews() -> None:
     text = print_events(
         TurnStarted(agent=LEAD_ID, turn=1, prompt="Fix it."),

@@ -147,6 +147,7 @@ async def test_a_permission_question_takes_over_the_prompt(tmp_path: Path) -> No
         shown = await terminal.run_line("lead", "y once")
         assert "touch made0" in shown
         assert terminal.prompt.questions[-1] == "allow?"
+        assert "? Bash asks to run: " in terminal.text
         assert "$0.0" in await terminal.run_line("/cost", "tokens in")
         terminal.type_line("   ")
         await terminal.wait_for("y once")

@@ -370,6 +370,20 @@ async def test_a_waiter_checks_for_dead_holders_from_time_to_time(home: Path):
             await asyncio.wait_for(waiting, 30)
 
 
+async def test_an_empty_task_file_is_not_taken_for_a_pipe(home: Path):
+    reports: list[str] = []
+    async with open_board(home) as board:
+        await fill_board(board, 2)
+    (home / "tasks" / "roof" / "2.json").write_bytes(b"")
+    (home / "tasks" / "roof" / "3.json").mkdir()
+    os.mkfifo(home / "tasks" / "roof" / "4.json")
+    async with open_board(home, report_problem=reports.append) as board:
+        assert [task.id for task in await board.list_tasks()] == ["1"]
+    for number, kind in ((3, "a directory"), (4, "a pipe")):
+        assert any(f"{number}.json is {kind} and not a task" in report for report in reports)
+    assert not any("2.json is a pipe" in report for report in reports)
+
+
 @pytest.mark.parametrize("size", [(1 << 16) - 200, 1 << 16, 3 << 16])
 async def test_a_task_of_any_length_is_read_whole(home: Path, size: int):
     async with open_board(home) as board:

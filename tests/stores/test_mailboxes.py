@@ -208,6 +208,18 @@ async def test_without_the_lock_no_mail_is_written_and_every_post_fails(
     assert await take_texts(mail) == ["after"]
 
 
+async def test_mail_is_read_while_another_program_holds_the_lock(
+    open_store: Callable[..., FileMailboxStore], home: Path
+):
+    mail = open_store(lock_timeout=0.1)
+    await mail.open_inbox("ann")
+    await mail.post("ann", make_mail("early"))
+    get_inbox_path(home).with_name("ann.json.lock").mkdir()
+    for reader in (mail, open_store(lock_timeout=0.1)):
+        assert [each.text for each in await reader.take_unread("ann")] == ["early"]
+        assert [each.text for each in await reader.read_history("ann")] == ["early"]
+
+
 async def test_mail_not_marked_read_is_delivered_again(
     open_store: Callable[..., FileMailboxStore], mail: FileMailboxStore
 ):
