@@ -317,9 +317,16 @@ class TeamSupervisor:
     # Idle state
 
     @property
+    def _has_active_member(self) -> bool:
+        """True if the team is seen to work without a look at each member."""
+        return bool(
+            self.members.leaving or self._mail_verifier.open_questions or self._activity_writer.active_members
+        )
+
+    @property
     def is_working(self) -> bool:
         # Active members first: then the rest of a large team need not be checked.
-        if self.members.leaving or self._mail_verifier.open_questions or self._activity_writer.active_members:
+        if self._has_active_member:
             return True
         handles = self.members.handles
         last_busy = None if self._last_busy_member is None else handles.get(self._last_busy_member)
@@ -400,7 +407,8 @@ class TeamSupervisor:
         """Return True if the team is quiet; repeats while the team changes during the check."""
         while True:
             version = self.members.version
-            if self.is_working:
+            # A claimable task before the look at each member of a large team.
+            if self._has_active_member or self._will_claim_task() or self.is_working:
                 return False
             handles = tuple(self.members.handles.values())
             if await self._mail_pump.has_undelivered_mail():
@@ -420,6 +428,15 @@ class TeamSupervisor:
                     return False
             if version == self.members.version:
                 return True
+
+    def _will_claim_task(self) -> bool:
+        """Return True if a task is known to be claimable and some member claims tasks."""
+        if not any(handle.member.can_claim_task for handle in self.members.handles.values()):
+            return False
+        try:
+            return self._board.is_task_claimable_now()
+        except ShoalError:
+            return False  # `_has_claimable_task` notes the error
 
     async def _has_claimable_task(self) -> bool:
         try:

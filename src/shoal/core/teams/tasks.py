@@ -129,6 +129,8 @@ def sort_tasks_by_number(tasks: Iterable[Task]) -> list[Task]:
 
 def find_open_blockers(task: Task, board: Mapping[TaskId, Task]) -> tuple[TaskId, ...]:
     """Return the blockers that are neither completed nor deleted."""
+    if not task.blocked_by:
+        return ()
     tasks = _select_unfinished(board)
     return tuple(
         blocker

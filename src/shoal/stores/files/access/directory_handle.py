@@ -189,11 +189,20 @@ class DirectoryHandle:
     def read_file(self, name: str) -> bytes | None:
         """Return the content of the file, or None if it is missing."""
         try:
-            fd = self.open_file(name, os.O_RDONLY)
+            fd = os.open(_check_plain_file_name(name), os.O_RDONLY | _FILE_FLAGS, dir_fd=self.fd)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise build_open_error(self.path / name, error) from error
         try:
-            return read_fd_from_offset(fd, 0)
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise self._build_irregular_file_error(name)
+            # One byte more than its size: a shorter result is the whole file, and needs no second read.
+            content = os.pread(fd, min(status.st_size + 1, _CHUNK), 0)
+            if len(content) != status.st_size:
+                content += read_fd_from_offset(fd, len(content))
+            return content
         finally:
             os.close(fd)
 

@@ -29,8 +29,10 @@ class InotifyDirectoryWatch:
 
     def __init__(self, source: _InotifyReader, watch: int, mask: int, *, skips_locks: bool) -> None:
         self._source = source
-        self._names: set[str] = set()
-        self._lost = False
+        self.names: set[bytes] = set()
+        """Names that were not taken yet."""
+        self.is_lost = False
+        """True if events were lost."""
         self.watch = watch
         self.mask = mask
         self.skips_locks = skips_locks
@@ -41,26 +43,25 @@ class InotifyDirectoryWatch:
     def take_changed_names(self) -> set[str] | None:
         """Return the names since the last call, almost free if there are none; None if some were lost."""
         self._source.read_and_distribute_events(requester=self)
-        names, lost = self._names, self._lost
-        if names or lost:
-            self._names, self._lost = set(), False
-        return None if lost else names
+        if self.is_lost:
+            self.names, self.is_lost = set(), False
+            return None
+        if not self.names:
+            return set()
+        names, self.names = self.names, set()
+        return {str(name, *_FILE_NAME_CODEC) for name in names}
 
     def set_callback(self, callback: Callable[[], None] | None) -> None:
         """Set the function that the running loop calls if there are names to take; None removes it."""
         self.callback = callback
         self._source.update_loop_reader()
-        if callback is not None and (self._names or self._lost):
+        if callback is not None and (self.names or self.is_lost):
             asyncio.get_running_loop().call_soon(self.run_callback_if_pending)
 
     def run_callback_if_pending(self) -> None:
         self.is_callback_scheduled = False
-        if self.callback is not None and (self._names or self._lost):
+        if self.callback is not None and (self.names or self.is_lost):
             self.callback()
-
-    def add_changed_name(self, name: str, *, lost: bool) -> None:
-        self._names.add(name)
-        self._lost = self._lost or lost
 
     def close(self) -> None:
         self.callback = None
@@ -129,15 +130,14 @@ class _InotifyReader:
                 watch, mask, _, length = _EVENT_HEADER.unpack_from(data, position)
                 start = position + _EVENT_HEADER_SIZE
                 position = start + length
-                raw_name = data[start:position].rstrip(b"\0")
-                is_lost, is_lock = bool(mask & self._lost), raw_name.endswith(_LOCK_SUFFIX)
-                for notices in self._list_watches(watch):
-                    if (
-                        is_lost
-                        or watch == -1
-                        or (mask & notices.mask and not (is_lock and notices.skips_locks))
-                    ):
-                        notices.add_changed_name(str(raw_name, *_FILE_NAME_CODEC), lost=is_lost)
+                name = data[start:position].rstrip(b"\0")
+                if watch == -1 or mask & self._lost:
+                    changed.update(self._mark_events_lost(watch, name, is_lost=bool(mask & self._lost)))
+                    continue
+                is_lock = name.endswith(_LOCK_SUFFIX)
+                for notices in self._watches.get(watch, ()):
+                    if mask & notices.mask and not (is_lock and notices.skips_locks):
+                        notices.names.add(name)
                         changed.add(notices)
             if len(data) < _BUFFER_SIZE // 2:
                 break
@@ -151,10 +151,17 @@ class _InotifyReader:
                 notices.is_callback_scheduled = True
                 self._loop.call_soon(notices.run_callback_if_pending)
 
-    def _list_watches(self, watch: int) -> Sequence[InotifyDirectoryWatch]:
-        if watch == -1:
-            return [notices for watchers in self._watches.values() for notices in watchers]
-        return self._watches.get(watch, ())
+    def _mark_events_lost(self, watch: int, name: bytes, *, is_lost: bool) -> Sequence[InotifyDirectoryWatch]:
+        """Record an event about a watch, or about all, that is reported whatever they select."""
+        watchers = (
+            [notices for sharing in self._watches.values() for notices in sharing]
+            if watch == -1
+            else self._watches.get(watch, ())
+        )
+        for notices in watchers:
+            notices.names.add(name)
+            notices.is_lost = notices.is_lost or is_lost
+        return watchers
 
     def _on_readable(self) -> None:
         self.read_and_distribute_events()

@@ -122,6 +122,8 @@ class TaskBoardIndex:
     def record_one_sided_dependencies(self) -> None:
         """Record which tasks changed since the last call, or their neighbors, have only one side of a
         dependency."""
+        if not self._unchecked_ids:
+            return
         unchecked_ids, self._unchecked_ids = self._unchecked_ids, {}
         for name, has_links in unchecked_ids.items():
             if not has_links and name not in self._dependants:
