@@ -63,11 +63,11 @@ gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests that parse all sources first, so that one worker runs them all and parses once.
+    """Put modules with the mark `one_worker` first: the first worker starts with them.
 
-    The other workers take tests from the end of what it has left.
+    Workers that have nothing left take tests from the end of what another one has to do.
     """
-    items.sort(key=lambda item: "forget_syntax_trees" not in getattr(item, "fixturenames", ()))
+    items.sort(key=lambda item: item.get_closest_marker("one_worker") is None)
 
 
 def pytest_collection() -> None:

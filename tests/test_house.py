@@ -20,6 +20,7 @@ from structure_figures import measure_structure
 from syntax_trees import forget_syntax_trees, list_nodes, parse_module  # noqa: F401
 from ungrouped_tasks import find_ungrouped_tasks
 
+pytestmark = pytest.mark.one_worker
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "shoal"
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from shoal_process import MODEL, CliResult, ShoalProgram
@@ -41,6 +41,7 @@ from stored_runs import (
 )
 from team_scripts import get_home
 
+pytestmark = pytest.mark.one_worker
 TEAMS = {SESSION: "crew", PROCESS_SESSION: "hands"}
 FIELD_GROUPS = 6
 """Number of tests for the fields of one kind of file."""
@@ -98,15 +99,19 @@ def list_tree(home: Path) -> dict[str, tuple[int, int, str]]:
     return tree
 
 
+UndamagedViews: TypeAlias = dict[str, dict[tuple[str, ...], CliResult]]
+"""What the views of each session show before the damage."""
+
+
 class StoredHome:
     """Home and project of finished runs, restored from a copy before each damage."""
 
-    def __init__(self, directory: Path, server: MockServer) -> None:
+    def __init__(self, directory: Path, server: MockServer, undamaged: UndamagedViews) -> None:
         self._live, self._backup = directory / "live", directory / "backup"
         self._server = server
         self._program = ShoalProgram(self._live / "project")
         self._program.use_server(server)
-        self._undamaged: dict[str, dict[tuple[str, ...], CliResult]] = {}
+        self._undamaged = undamaged
 
     async def create(self) -> None:
         if not self._backup.exists():
@@ -175,11 +180,18 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("stored_runs")
 
 
+@pytest.fixture(scope="module")
+def undamaged_views() -> UndamagedViews:
+    return {}
+
+
 @pytest.fixture
-async def stored_home(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+async def stored_home(
+    directory: Path, undamaged_views: UndamagedViews, monkeypatch: pytest.MonkeyPatch
+) -> Any:
     monkeypatch.setenv("SHOAL_HOME", str(directory / "live" / "home"))
     async with messages_server(lambda _: "end") as server:
-        home = StoredHome(directory, server)
+        home = StoredHome(directory, server, undamaged_views)
         await home.create()
         home.restore()
         yield home

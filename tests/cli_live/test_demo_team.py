@@ -17,7 +17,7 @@ from cli_live.conftest import SHOAL_COMMAND, CliProject
 from cli_live.pty_terminal import PtyTerminal, build_environment
 from shoal.app.demo.demo_project import TEST_COMMAND, find_demo_project_changes
 
-pytestmark = pytest.mark.needs("git")
+pytestmark = [pytest.mark.needs("git"), pytest.mark.one_worker]
 MEMBERS = ["ana", "ben", "cleo"]
 BOUND = 60
 

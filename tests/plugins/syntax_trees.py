@@ -1,6 +1,6 @@
 """Syntax trees of modules, parsed once for all tests of a test module.
 
-These tests are the first of a run, so that one worker runs them all: tests/conftest.py sees to that.
+These modules have the mark `one_worker`: the others need not parse the sources again.
 """
 
 from __future__ import annotations

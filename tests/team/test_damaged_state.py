@@ -87,6 +87,7 @@ def join_two_lines(path: Path) -> None:
     path.write_bytes(b"\n".join([first, second[: len(second) // 2] + fourth[len(fourth) // 2 :], *rest]))
 
 
+pytestmark = pytest.mark.one_worker
 CHANGES: dict[str, Callable[[Path], object]] = {
     "truncated": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
     "emptied": lambda path: path.write_bytes(b""),

@@ -35,7 +35,7 @@ from web_client import TIMEOUT
 from web_thread import WebThread, create_project
 
 expect: Any = pytest.importorskip("playwright.sync_api").expect
-pytestmark = pytest.mark.needs("chromium", "playwright")
+pytestmark = [pytest.mark.needs("chromium", "playwright"), pytest.mark.one_worker]
 
 CREATE = call_tool("TeamCreate", team_name="crew")
 STEPS = ("Paint the walls", "Hang the door", "Sweep the floor")

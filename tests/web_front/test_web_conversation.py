@@ -13,7 +13,7 @@ from shoal.core.ids import AgentId
 from shoal.core.permissions.questions import PermissionQuestion, PlanApprovalQuestion
 from shoal.core.text.text_format import split_into_visible_lines
 
-pytestmark = pytest.mark.needs("chromium", "playwright")
+pytestmark = [pytest.mark.needs("chromium", "playwright"), pytest.mark.one_worker]
 RUN = "3f6c0a52-harbour"
 
 

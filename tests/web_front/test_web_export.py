@@ -9,7 +9,7 @@ from browser_helpers import open_page
 from fake_runs import build_harbour_run
 from fake_web_server import export_html
 
-pytestmark = pytest.mark.needs("chromium", "playwright")
+pytestmark = [pytest.mark.needs("chromium", "playwright"), pytest.mark.one_worker]
 RUN = "9d21e7b0-finished"
 
 

@@ -9,7 +9,7 @@ from browser_helpers import open_page
 from fake_runs import build_crowd_run, make_text_block
 from fake_web_server import FakeWebServer
 
-pytestmark = pytest.mark.needs("chromium", "playwright")
+pytestmark = [pytest.mark.needs("chromium", "playwright"), pytest.mark.one_worker]
 RUN = "c0ffee00-crowd"
 MOST = 1_500
 """Elements of a page, whatever the run."""

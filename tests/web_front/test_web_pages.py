@@ -24,7 +24,7 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD_ID, AgentId, RequestId
 
-pytestmark = pytest.mark.needs("chromium", "playwright")
+pytestmark = [pytest.mark.needs("chromium", "playwright"), pytest.mark.one_worker]
 LIVE = "3f6c0a52-harbour"
 ENDED = "9d21e7b0-finished"
 DRAWN = {
