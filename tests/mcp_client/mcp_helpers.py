@@ -7,18 +7,23 @@ import json
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import shoal
+from program_forks import fork_program
 from shoal.core.conversation.messages import ToolResultBlock, extract_tool_result_text
 from shoal.core.events import NoteAdded
 
 HERE = Path(__file__).parent
 WAIT_SETTINGS = {"mcp_wait": 60}
 """The machine may be slow; the wait ends when the servers are connected."""
+
+# These import the protocol's library, which takes seconds; a fork has it already.
+fork_program(str(HERE / "harbour_server.py"))
+fork_program(str(HERE / "lock_server.py"))
 
 
 def make_harbour_config(*words: str, **env: str) -> dict[str, Any]:
@@ -80,16 +85,25 @@ async def wait_for_exit(pid: int, timeout: float = 5.0) -> None:
             await asyncio.sleep(0.02)
 
 
-def find_free_port() -> int:
+@contextmanager
+def reserve_port() -> Iterator[int]:
+    """Yield a port that the system gives to nobody else in this block; a server may still bind it."""
     with socket.socket() as here:
+        here.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         here.bind(("127.0.0.1", 0))
-        return int(here.getsockname()[1])
+        yield int(here.getsockname()[1])
 
 
 @asynccontextmanager
 async def serve_http(*words: str, script: str = "harbour_server.py") -> AsyncIterator[str]:
     """Run an HTTP server in a separate process and yield its address."""
-    port = find_free_port()
+    with reserve_port() as port:
+        async with _serve_http_at(port, *words, script=script) as url:
+            yield url
+
+
+@asynccontextmanager
+async def _serve_http_at(port: int, *words: str, script: str) -> AsyncIterator[str]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(HERE / script),

@@ -8,16 +8,17 @@ import os
 import stat
 import sys
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp_helpers import (
-    find_free_port,
     join_notes,
     list_result_texts,
     map_statuses,
     open_session,
+    reserve_port,
     serve_http,
 )
 
@@ -74,6 +75,12 @@ async def test_a_login_is_requested_made_in_a_browser_and_stored(tmp_path: Path)
         assert json.loads(kept.read_text())["tokens"] != login_of_before["tokens"]
 
 
+@pytest.fixture
+def callback_port() -> Iterator[int]:
+    with reserve_port() as port:
+        yield port
+
+
 async def log_in(tmp_path: Path, server: dict[str, Any]) -> bytes:
     """Log in as a person does, and return what the command printed at the end."""
     login = await asyncio.create_subprocess_exec(
@@ -94,9 +101,9 @@ async def log_in(tmp_path: Path, server: dict[str, Any]) -> bytes:
 
 @pytest.mark.spec("CMP-086")
 async def test_a_client_registered_by_hand_is_used_for_the_login(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, callback_port: int
 ) -> None:
-    home, port = Path(os.environ["SHOAL_HOME"]), find_free_port()
+    home, port = Path(os.environ["SHOAL_HOME"]), callback_port
     monkeypatch.setenv("REGISTERED_REDIRECT", f"http://localhost:{port}/callback")
     async with serve_http(script="lock_server.py") as url, asyncio.timeout(90):
         client = {"clientId": "registered-by-hand", "callbackPort": port}
