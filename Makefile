@@ -44,8 +44,9 @@ test-certain: setup-test ## run tests in random order, in the C locale, with lon
 		status=$$?; rm -rf "$$top"; exit $$status; }
 
 # Each with its own environment; PYTHONS names others, for example PYTHONS="3.13".
-PYTHONS ?= 3.12 3.13
-test-pythons: ## run the tests of every change with Python 3.12 and 3.13 (PYTHONS="3.13" for one)
+PYTHONS ?= 3.12 3.13 $(shell for c in "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.14.*/bin/python python3.14; do \
+	"$$c" -c "" >/dev/null 2>&1 && { echo 3.14; break; }; done)
+test-pythons: ## run the tests of every change with Python 3.12, 3.13 and, if it is there, 3.14 (PYTHONS="3.13" for one)
 	@for v in $(PYTHONS); do \
 		p="$$(for c in "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$v.*/bin/python python$$v; do \
 			"$$c" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$$v')" >/dev/null 2>&1 && { echo "$$c"; break; }; done)"; \

@@ -215,6 +215,7 @@ def test_the_documentation_imports_only_public_modules() -> None:
     assert [str(page) for page in pages if internal.search(page.read_text())] == []
 
 
+@pytest.mark.slow
 @pytest.mark.spec("API-07")
 def test_the_examples_pass_mypy_in_strict_mode() -> None:
     done = subprocess.run(
@@ -380,6 +381,7 @@ CHECKERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("API-07")
 @pytest.mark.parametrize(("check_types", "location"), CHECKERS)
 def test_unknown_options_events_modes_and_tools_are_type_errors(
@@ -391,6 +393,7 @@ def test_unknown_options_events_modes_and_tools_are_type_errors(
     assert {int(match[1]) for match in found if match} == set(range(4, 1 + len(WRONG.splitlines()))), output
 
 
+@pytest.mark.slow
 @pytest.mark.spec("API-07")
 @pytest.mark.parametrize(("check_types", "location"), CHECKERS)
 def test_the_documented_spelling_of_other_answer_types_passes_type_checkers(
@@ -409,6 +412,7 @@ def test_the_documented_spelling_of_other_answer_types_passes_type_checkers(
         names["grade"].output.convert("fair")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("API-07")
 @pytest.mark.parametrize(("check_types", "location"), CHECKERS)
 def test_answers_have_the_types_that_were_asked_for(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -296,3 +297,29 @@ def test_a_proof_has_the_result_and_the_figure_of_every_test_of_a_rule(suite: Su
     assert "- 1 more tests passed, for example:\n  - `tests/test_it.py::test_small`" in page
     assert "## USR-02\n\nNothing is late.\n\nNo test with this rule has a result." in page
     assert "BOX-01" not in page
+
+
+STATED_SIZE = re.compile(r"(?<![\w-])(?:\d{2,3}|\d{1,3}(?:,\d{3})+)(?! (?:%|s|minutes)(?!\w))(?![\d,%])")
+"""A number of things in a rule: neither a time nor a share."""
+
+
+def find_measured_rules(tests: Path) -> set[str]:
+    """Return the rules that have a test which records what it measured."""
+    found: set[str] = set()
+    for path in tests.rglob("test_*.py"):
+        if "record_property" in (text := path.read_text(encoding="utf-8")):
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and any(
+                    each.arg == "record_property" for each in node.args.args
+                ):
+                    marks = " ".join(map(ast.unparse, node.decorator_list))
+                    found.update(re.findall(r"USR-\d+", marks))
+    return found
+
+
+def test_the_proof_has_a_figure_for_every_rule_that_states_a_size():
+    rules = {rule: text for rule, text in spec_table.read_rules().items() if rule.startswith("USR-")}
+    sized = {rule for rule, text in rules.items() if STATED_SIZE.search(text)}
+    assert {"USR-01", "USR-03", "USR-04", "USR-12", "USR-15", "USR-25", "USR-29"} < sized
+    assert not sized & {"USR-07", "USR-09", "USR-21", "USR-26"}
+    assert sized - find_measured_rules(ROOT / "tests") == set()

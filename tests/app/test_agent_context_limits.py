@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ async def test_agent_results_add_a_bounded_number_of_tokens(tmp_path: Path, back
 @pytest.mark.spec("USR-10")
 @pytest.mark.parametrize("background", [True, False])
 async def test_a_lead_at_its_context_limit_accepts_fifty_results_and_compacts(
-    tmp_path: Path, background: bool
+    tmp_path: Path, background: bool, record_property: Callable[[str, object], None]
 ) -> None:
     k = 50
     at_start: list[int] = []
@@ -129,6 +130,8 @@ async def test_a_lead_at_its_context_limit_accepts_fifty_results_and_compacts(
     assert any(isinstance(event, ConversationCompacted) and event.agent == LEAD_ID for event in events)
     assert {done.status for done in map_agent_results(session).values()} == {"completed"}
     assert len(map_agent_results(session)) == k
+    used = at_start[0] / WINDOW
+    record_property("measured", f"{k} results for a lead that used {used:.0%} of its context")
 
 
 @pytest.mark.spec("USR-10")

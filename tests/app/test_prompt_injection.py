@@ -171,13 +171,16 @@ async def test_instructions_in_command_output_cause_no_action(exposure: ExposedP
 
 
 @pytest.mark.spec("USR-11")
-async def test_instructions_in_files_cause_no_action(exposure: ExposedProject) -> None:
+async def test_instructions_in_files_cause_no_action(
+    exposure: ExposedProject, record_property: Callable[[str, object], None]
+) -> None:
     write_batches(exposure)
     obedient = ObedientModel(
         lambda n: ToolUseBlock(id=f"f{n}", name="Read", input={"file_path": f"batch-{n}.txt"}),
         exposure.make_call,
     )
     assert_nothing_happened(exposure, obedient, await run_obedient_model(exposure, obedient, allowed=[]))
+    record_property("measured", f"{len(obedient.obeyed)} injections obeyed by the model, none had an effect")
 
 
 @pytest.mark.spec("USR-11")

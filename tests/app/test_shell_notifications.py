@@ -250,6 +250,7 @@ async def kill_session_with_command(tmp_path: Path, command: str) -> str:
     return ran.stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("QUE-05")
 async def test_a_command_end_unannounced_before_a_crash_is_announced_once_after_it(tmp_path: Path) -> None:
     identity = await kill_session_with_command(tmp_path, "exit 7")
@@ -263,6 +264,7 @@ async def test_a_command_end_unannounced_before_a_crash_is_announced_once_after_
             assert "failed (exit code 7)" in notice
 
 
+@pytest.mark.slow
 @pytest.mark.spec("QUE-05")
 async def test_a_resumed_session_is_notified_once_of_commands_that_died_with_its_process(
     tmp_path: Path,

@@ -179,6 +179,7 @@ async def test_a_template_team_completes_its_tasks_in_dependency_order(tmp_path:
         assert conversation_text in prompts["lead"]
 
 
+@pytest.mark.slow
 @pytest.mark.needs("git", "bwrap")
 @pytest.mark.spec("PLN-01", "ISO-02")
 async def test_the_shipped_feature_team_plans_builds_and_reworks_until_accepted(tmp_path: Path) -> None:

@@ -296,6 +296,7 @@ async def test_disabled_telemetry_subscribes_nothing_and_imports_nothing(tmp_pat
     assert done.stdout.strip() == "[]", done.stderr
 
 
+@pytest.mark.slow
 async def test_a_missing_extra_is_noted_with_the_install_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

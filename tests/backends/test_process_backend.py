@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from process_helpers import wait_for_exit, wait_for_exits_in, wait_for_member_exit
 
-from elapsed_times import MeasuredWork, is_done_within
+from elapsed_times import MeasuredWork, is_done_within, scale_to_load
 from process_search import find_processes_in, wait_for_processes_in
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.process_backend import ForkedMemberProcess, ProcessBackend
@@ -296,7 +296,7 @@ async def test_a_cancelled_spawn_leaves_no_process(backend: ProcessBackend, tmp_
     assert spawning.cancelled()
     # The next order is answered after the one that was cancelled.
     await describe_child(backend, make_launch(tmp_path, do="describe"))
-    assert await asyncio.to_thread(wait_for_exits_in, work_directory, within=5)
+    assert await asyncio.to_thread(wait_for_exits_in, work_directory, within=scale_to_load(5))
 
 
 @pytest.mark.spec("USR-23")
@@ -319,7 +319,7 @@ async def test_children_end_with_their_fork_server_and_the_next_spawn_starts_ano
         assert "fork server" in await wait_for_member_exit(member)
         assert not backend.is_process_alive(member)
         await member.stop()
-    assert await asyncio.to_thread(wait_for_exits_in, work_directory, within=5)
+    assert await asyncio.to_thread(wait_for_exits_in, work_directory, within=scale_to_load(5))
     description = await describe_child(backend, make_launch(tmp_path, do="describe"))
     assert description["parent"] == backend.fork_server_pid != first
 
@@ -338,8 +338,8 @@ async def test_the_fork_server_and_its_children_end_with_the_guardian(
     assert server is not None
     os.kill(processes.guardian_pid, signal.SIGKILL)
     assert "fork server" in await wait_for_member_exit(member)
-    await asyncio.to_thread(wait_for_exit, server, within=5)
-    assert await asyncio.to_thread(wait_for_exits_in, work_directory, within=5)
+    await asyncio.to_thread(wait_for_exit, server, within=scale_to_load(5))
+    assert await asyncio.to_thread(wait_for_exits_in, work_directory, within=scale_to_load(5))
     assert (await describe_child(backend, make_launch(tmp_path, do="describe")))[
         "parent"
     ] == backend.fork_server_pid

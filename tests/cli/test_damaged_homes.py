@@ -181,15 +181,17 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def undamaged() -> UndamagedViews:
+def undamaged_views() -> UndamagedViews:
     return {}
 
 
 @pytest.fixture
-async def stored_home(directory: Path, undamaged: UndamagedViews, monkeypatch: pytest.MonkeyPatch) -> Any:
+async def stored_home(
+    directory: Path, undamaged_views: UndamagedViews, monkeypatch: pytest.MonkeyPatch
+) -> Any:
     monkeypatch.setenv("SHOAL_HOME", str(directory / "live" / "home"))
     async with messages_server(lambda _: "end") as server:
-        home = StoredHome(directory, server, undamaged)
+        home = StoredHome(directory, server, undamaged_views)
         await home.create()
         home.restore()
         yield home

@@ -9,6 +9,7 @@ import pytest
 from cli_live.conftest import CliProject
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.spec("DEF-10")
 @pytest.mark.parametrize(
     ("color", "code"), [("purple", "35"), ("orange", "38;5;208"), ("'#ff8800'", "38;2;255;136;0")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -510,12 +512,15 @@ def test_spending_of_earlier_processes_counts() -> None:
         (AgentCountLimits(max_depth=1, max_concurrent=None), 50, "depth"),
     ],
 )
-def test_a_hundred_concurrent_spawns_exceed_no_cap(caps: AgentCountLimits, passed: int, limit: str) -> None:
+def test_a_hundred_concurrent_spawns_exceed_no_cap(
+    caps: AgentCountLimits, passed: int, limit: str, record_property: Callable[[str, object], None]
+) -> None:
     budget = Budget(BudgetLimits(), caps)
     spawned = [budget.open_agent_slot("x", 1 + number % 2) for number in range(100)]
     started = [got for got in spawned if isinstance(got, AgentSlot)]
     assert len(started) == budget.running_agent_count == budget.started_agent_count == passed
     assert {got.limit for got in spawned if isinstance(got, BudgetRefusal)} == {limit}
+    record_property("measured", f"{len(spawned)} spawns, {len(started)} started")
     for one in (*started, *started):
         budget.close_agent_slot(one)
     assert (budget.running_agent_count, budget.started_agent_count) == (0, passed)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import tracemalloc
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -20,6 +21,7 @@ def test_the_set_contains_exactly_the_added_ids(first: list[str], more: list[lis
     assert len(seen) == len(known)
 
 
+@pytest.mark.slow
 def test_an_id_takes_less_than_thirty_bytes() -> None:
     gc.collect()
     tracemalloc.start()

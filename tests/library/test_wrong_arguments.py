@@ -553,6 +553,7 @@ async def test_a_relative_home_starts_at_the_directory_of_the_process(
         assert [task.subject for task in await team.list_tasks()] == ["Paint the hull"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("API-01")
 def test_help_works_for_every_public_name() -> None:
     assert pydoc.render_doc(shoal)

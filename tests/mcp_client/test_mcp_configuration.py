@@ -253,6 +253,7 @@ async def test_an_agent_gets_only_the_server_tools_it_names(tmp_path: Path) -> N
         assert list(session.agent.tools) == ["Read", "mcp__a__echo", "mcp__b__echo", "mcp__b__pid"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MCP-01", "USR-13")
 async def test_a_process_member_has_the_servers_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = {"mcpServers": {"a": make_rogue_config("plain", "the sea")}}

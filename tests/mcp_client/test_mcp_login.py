@@ -27,6 +27,7 @@ from agent_scripts import call_tool, read_events, run_all_turns, script_agents
 pytestmark = pytest.mark.needs("mcp")
 
 
+@pytest.mark.slow
 async def test_a_login_is_requested_made_in_a_browser_and_stored(tmp_path: Path) -> None:
     home = Path(os.environ["SHOAL_HOME"])
     lead = [call_tool("mcp__lock__inside"), "done"]
@@ -99,6 +100,7 @@ async def log_in(tmp_path: Path, server: dict[str, Any]) -> bytes:
     return rest
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CMP-086")
 async def test_a_client_registered_by_hand_is_used_for_the_login(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, callback_port: int

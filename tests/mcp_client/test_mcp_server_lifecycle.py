@@ -25,6 +25,7 @@ from mcp_helpers import (
 )
 
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns, script_agents, spawn_agent
+from elapsed_times import scale_to_load
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import ToolStarted
 from shoal.testing import FakeClock
@@ -79,7 +80,7 @@ async def test_an_agents_own_server_starts_and_ends_with_it(tmp_path: Path) -> N
         reported, refused = list_result_texts(session)
         assert map_statuses(session) == {}
         (pid,) = pids(session)
-        await wait_for_exit(pid, 2)
+        await wait_for_exit(pid, scale_to_load(2))
     assert "mine alone" in reported
     assert "There is no tool named 'mcp__own__echo'" in refused
 
@@ -101,7 +102,7 @@ async def test_servers_of_an_agent_that_cannot_start_are_stopped(tmp_path: Path)
         await run_all_turns(session)
         (refused,) = list_result_texts(session)
         (pid,) = pids(session)
-        await wait_for_exit(pid, 2)
+        await wait_for_exit(pid, scale_to_load(2))
     assert "no-such-skill" in refused
 
 
@@ -295,9 +296,9 @@ async def test_no_server_outlives_a_lead_that_is_killed(tmp_path: Path) -> None:
     assert all(map(is_alive, servers))
     lead.kill()
     await lead.wait()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(scale_to_load(5)):
         for pid in servers:
-            await wait_for_exit(pid)
+            await wait_for_exit(pid, 60)
 
 
 async def test_closing_a_session_ends_its_servers(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ async def test_a_stream_of_pings_alone_ends_and_is_reported() -> None:
             await clock.wait_for_sleepers(3)
             await clock.advance(5)
         with pytest.raises(StreamStalled, match="nothing but keep-alive messages for 100 s"):
-            await asyncio.wait_for(reply, 5)
+            await asyncio.wait_for(reply, 30)
         assert 100 <= clock.monotonic() <= 120
         ended.set()
         await clock.advance(5)

@@ -58,6 +58,7 @@ def write_completed_tasks(home: Path, count: int, board: str = "roof") -> None:
         (directory / f"{number}.json").write_text(json.dumps(task))
 
 
+@pytest.mark.slow
 async def test_a_completed_task_uses_few_bytes_in_each_process(home: Path):
     write_completed_tasks(home, COMPLETED)
     async with open_board(home) as board:

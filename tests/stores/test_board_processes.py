@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -19,7 +20,9 @@ from shoal.core.teams.tasks import TaskUpdate
 
 
 @pytest.mark.spec("TSK-05", "USR-25", "TSK-09")
-async def test_sixty_four_agents_complete_a_thousand_tasks_once_each(home: Path):
+async def test_sixty_four_agents_complete_a_thousand_tasks_once_each(
+    home: Path, record_property: Callable[[str, object], None]
+):
     directory = home / "tasks" / "roof"
     directory.mkdir(parents=True)
     for number in range(1, 1001):
@@ -36,6 +39,7 @@ async def test_sixty_four_agents_complete_a_thousand_tasks_once_each(home: Path)
     assert Counter(done) == Counter({str(number): 1 for number in range(1, 1001)})
     async with open_board(home) as board:
         assert {task.status for task in await board.list_tasks()} == {"completed"}
+    record_property("measured", f"{len(done):,} tasks completed once each by 64 claimants")
 
 
 @pytest.mark.spec("TSK-03", "TSK-09")

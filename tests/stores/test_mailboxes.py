@@ -340,6 +340,7 @@ class _SilentWatch:
     def close(self): ...
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BOX-05", "USR-04")
 async def test_the_cost_of_a_message_does_not_grow_with_the_number_of_messages(mail: FileMailboxStore):
     """Counts bytes of system calls: they do not depend on the mail already posted."""

@@ -25,6 +25,7 @@ def test_a_kill_at_any_disk_change_loses_and_duplicates_no_mail(tmp_path):
     assert outcome["deaths"] > 100, "the scenario changes the disk that often"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.spec("BOX-04", "USR-15")
 def test_random_kills_lose_and_duplicate_no_mail_and_no_reader_sees_half_a_file():

@@ -141,11 +141,11 @@ async def test_timed_out_waiters_of_one_lock_do_not_block_another_lock(
         for _ in range(2 * MAX_THREADS // at_once):
             await asyncio.gather(*[wait_until_timeout() for _ in range(at_once)])
         async with create_lock("other"):
-            waiting = asyncio.ensure_future(create_lock("other", timeout=5).__aenter__())
+            waiting = asyncio.ensure_future(create_lock("other", timeout=60).__aenter__())
             done, _ = await asyncio.wait([waiting], timeout=0.05)
             assert not done
         await waiting
-    async with asyncio.timeout(5), create_lock():
+    async with asyncio.timeout(60), create_lock():
         pass
 
 
@@ -155,7 +155,7 @@ async def test_a_timed_out_waiter_does_not_hold_the_lock_later(
     async with create_lock():
         with pytest.raises(LockUnavailable):
             await create_lock(timeout=0.01).__aenter__()
-        again = asyncio.ensure_future(create_lock(timeout=5).__aenter__())
+        again = asyncio.ensure_future(create_lock(timeout=60).__aenter__())
         done, _ = await asyncio.wait([again], timeout=0.05)
         assert not done
     held = await again

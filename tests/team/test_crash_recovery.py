@@ -17,6 +17,7 @@ from crashing_scripts import SCRIPTS, SETTINGS
 from team_helpers import CRASHING_LEAD, run_crashing_lead
 
 from agent_scripts import call_tool, read_events, run_all_turns
+from elapsed_times import scale_to_load
 from process_search import find_processes_in
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import AgentEnded, AgentStarted
@@ -182,6 +183,6 @@ async def test_five_seconds_after_the_lead_is_killed_no_member_process_runs(tmp_
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(scale_to_load(5)):
         while find_processes_in(tmp_path):
             await asyncio.sleep(0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,9 @@ def count_turns(session: Any) -> int:
 
 
 @pytest.mark.spec("USR-17", "USR-22", "LIF-02", "MSG-02", "TSK-07", "AGT-09")
-async def test_eight_members_with_three_working_periods_each_cost_the_lead_one_turn(tmp_path: Path) -> None:
+async def test_eight_members_with_three_working_periods_each_cost_the_lead_one_turn(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     tasks = [call_tool("TaskCreate", f"t{n}", subject=f"task {n}", description="d") for n in range(16)]
 
     def work(request: ModelRequest) -> ToolUseBlock | str:
@@ -55,6 +58,8 @@ async def test_eight_members_with_three_working_periods_each_cost_the_lead_one_t
     rested = [event.agent for event in read_events(session) if isinstance(event, MemberWentIdle)]
     assert len(rested) == 8 * 3
     assert count_turns(session) - 1 <= 3
+    turns = count_turns(session) - 1
+    record_property("measured", f"{len(rested)} working periods of 8 members, {turns} turns of the lead")
     # Every working period is told once, and none of the last words is lost.
     assert told.count("is idle (available).") == len(rested)
     assert told.count("sent no report") == len(rested)

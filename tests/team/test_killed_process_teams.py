@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 
 from agent_scripts import call_tool, run_all_turns
+from elapsed_times import scale_to_load
 from process_search import find_processes_in
 from server_scripts import find_speaker, join_conversation, open_process_session, run_provider
 from shoal.testing import MockServer
@@ -66,7 +67,7 @@ async def test_all_processes_exit_within_five_seconds_and_the_team_can_be_resume
                 await asyncio.sleep(0.01)
         os.kill(lead.pid, signal.SIGKILL)
         await lead.wait()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(scale_to_load(5)):
             while find_processes_in(tmp_path):
                 await asyncio.sleep(0.02)
         assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead", "ann", "bob"]

@@ -14,6 +14,7 @@ from team_helpers import make_shoal_settings, watch_for_event
 
 import shoal
 from agent_scripts import call_tool, read_events, run_all_turns
+from elapsed_times import scale_to_load
 from server_scripts import (
     approve_shutdown,
     call_once_after,
@@ -108,7 +109,7 @@ async def test_a_member_that_dies_during_an_idle_check_interrupts_nobody(
         asking = asyncio.create_task(teams.wait_until_idle())
         await asyncio.sleep(0)
         os.kill(ann.pid, signal.SIGKILL)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(scale_to_load(5)):
             await asyncio.wait([asking])
         assert not asking.cancelled()
         assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
@@ -172,7 +173,7 @@ async def test_the_death_of_a_member_that_waits_for_a_slot_is_noticed_within_two
         while not tree._gate._waiting:
             await asyncio.sleep(0)
         os.kill(find_member_pid(session, "bob"), signal.SIGKILL)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(scale_to_load(2)):
             await ended.wait()
 
 
@@ -246,7 +247,7 @@ async def test_a_member_ended_during_its_restart_is_gone_at_once(
         os.kill(find_member_pid(session, "ann"), signal.SIGKILL)
         while not handle.restarts:
             await asyncio.sleep(0)
-        async with asyncio.timeout(4):
+        async with asyncio.timeout(scale_to_load(4)):
             assert await session.teams.end_member("ann", "the user wants it so")
         assert session.teams.list_members() == ()
         assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]

@@ -16,6 +16,7 @@ import pytest
 from team_helpers import make_shoal_settings
 
 from agent_scripts import call_tool, read_events, run_all_turns
+from elapsed_times import scale_to_load
 from foreign_mail import TIMESTAMP, encode_body, make_entry, run_until_quiet, write_to_inbox
 from server_scripts import (
     approve_shutdown,
@@ -373,7 +374,7 @@ async def test_the_death_of_a_foreign_program_is_reported_within_two_seconds_and
         session.subscribe(lambda event: ended.set() if isinstance(event, AgentEnded) else None)
         (ann,) = session.teams.list_members()
         os.kill(ann.pid or 0, signal.SIGKILL)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(scale_to_load(2)):
             await ended.wait()
         await run_all_turns(session, "What now?")
         left = json.loads((Path(session.runtime.settings.home) / "tasks" / "crew" / "1.json").read_text())

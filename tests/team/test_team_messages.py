@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -335,7 +336,9 @@ async def test_a_member_has_team_prompt_and_tools_in_addition_to_its_definition(
 
 
 @pytest.mark.spec("USR-16", "TEAM-01")
-async def test_twenty_sessions_that_request_the_same_team_name_get_twenty_teams(tmp_path: Path) -> None:
+async def test_twenty_sessions_that_request_the_same_team_name_get_twenty_teams(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     async def one(number: int) -> tuple[str, str, str]:
         model = script_team(
             lead=[CREATE, spawn_member("ann", f"You belong to {number}."), "wait", get_last_text],
@@ -359,6 +362,7 @@ async def test_twenty_sessions_that_request_the_same_team_name_get_twenty_teams(
     for number, (_, told, _) in enumerate(found):
         assert told.count("report of ") == 1
         assert f"report of {number}\n" in told
+    record_property("measured", f"{len(found)} teams that requested one name")
 
 
 @pytest.mark.spec("USR-11")

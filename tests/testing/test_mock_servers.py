@@ -62,7 +62,7 @@ def make_mock_request(**more: Any) -> dict[str, Any]:
 
 
 def create_http_client(server: MockServer, **options: Any) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=server.url, headers=HEADERS, timeout=5, **options)
+    return httpx.AsyncClient(base_url=server.url, headers=HEADERS, timeout=60, **options)
 
 
 def encode_request(start_server: ServerFactory, body: dict[str, Any]) -> bytes:
@@ -79,7 +79,7 @@ async def open_connection(server: MockServer) -> tuple[asyncio.StreamReader, asy
 
 
 async def read_events(
-    start_server: ServerFactory, server: MockServer, *, timeout: float = 5
+    start_server: ServerFactory, server: MockServer, *, timeout: float = 60
 ) -> tuple[list[str], httpx.HTTPError | None]:
     """Return the data lines that arrived, and the exception that ended the stream, if any."""
     lines: list[str] = []

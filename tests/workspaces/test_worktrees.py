@@ -8,6 +8,7 @@ import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ async def test_a_worktree_is_named_after_its_agent_and_starts_at_the_commit_of_t
 @pytest.mark.spec("ISO-01", "USR-06")
 @pytest.mark.parametrize("count", [8, pytest.param(50, marks=pytest.mark.exhaustive)])
 async def test_concurrent_worktrees_all_start_at_the_commit_of_the_lead(
-    repository: GitRepository, count: int
+    repository: GitRepository, count: int, record_property: Callable[[str, object], None]
 ) -> None:
     worktrees = repository.open_worktrees()
     async with asyncio.TaskGroup() as group:
@@ -57,6 +58,7 @@ async def test_concurrent_worktrees_all_start_at_the_commit_of_the_lead(
         ends = [group.create_task(worktrees.finish_worktree(each)) for each in made]
     assert all(isinstance(end.result(), RemovedWorktree) for end in ends)
     assert repository.has_no_leftovers()
+    record_property("measured", f"{len(made)} worktrees of parallel requests, all from the same commit")
 
 
 _CREATE_SCRIPT = """

@@ -90,6 +90,7 @@ def read_files(project: Path) -> dict[str, bytes]:
     return {str(path.relative_to(project)): path.read_bytes() for path in found}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.spec("PRM-05")
 @pytest.mark.parametrize("seed", range(4))
 def test_commands_allowed_without_asking_change_no_file_and_reveal_no_outside_content(
