@@ -315,6 +315,32 @@ async def test_a_change_of_a_file_or_a_task_resets_the_count_of_messages(change:
     assert not harness.list_events(NoteAdded)
 
 
+@pytest.mark.spec("LIM-05")
+@pytest.mark.parametrize("change", ["the same content", "a task that goes back and forth"])
+async def test_a_change_that_changes_nothing_does_not_keep_an_exchange_alive(change: str) -> None:
+    numbers = count()
+
+    def reply(_: ModelRequest) -> Any:
+        number = next(numbers)
+        if number > 400:
+            return "Done."
+        if number % 10 == 9:
+            if change == "the same content":
+                return call("Write", text="f: 1 line, 0 added, 0 removed.")
+            owner = "ann" if number % 20 == 9 else ""
+            status = "in_progress" if owner else "pending"
+            harness.journal.append(
+                TaskChanged(agent=LEAD_ID, board="b", task="1", subject="s", status=status, owner=owner)
+            )
+        return call("SendMessage", to="ann", message=str(number))
+
+    harness = create_guarded_harness(reply)
+    ended = await harness.run_prompt()
+    assert ended.reason == "blocked"
+    assert len(harness.list_events(RepetitionStopped)) == 1
+    assert next(numbers) < 100
+
+
 def test_only_plain_commands_that_read_are_no_change() -> None:
     assert is_reading_command("ls -la src")
     assert not any(map(is_reading_command, ("", "make", "ls > out", "echo x | tee y", "cat $(rm x)")))

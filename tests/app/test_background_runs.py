@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from server_scripts import run_provider
-from shoal.app.run_access.background_runs import BackgroundRunFlags, BackgroundRunManager
+from shoal.app.run_access.background_runs import START_WAIT, BackgroundRunFlags, BackgroundRunManager
 from shoal.app.run_access.run_handle import RunHandle
-from shoal.core.clock import SystemClock
+from shoal.core.clock import Clock, SystemClock
 from shoal.core.errors import AgentRequestRefused, SessionNotFound
 from shoal.core.events import QuestionAsked, TurnEnded
 from shoal.core.ids import LEAD_ID, IdGenerator, SessionId
 from shoal.core.permissions.questions import PermissionQuestion
 from shoal.stores.files.locks.pid_locks import SessionLock
 from shoal.stores.files.sessions.file_journal import FileJournal
+from shoal.testing.fake_clock import FakeClock, run_until_idle
 from team_scripts import get_home
 
 MODEL = "anthropic:claude-sonnet-4-5"
 LEFT = "6f1c0f0a-0000-4000-8000-0000000000ac"
 
 
-def create_manager(tmp_path: Path, flags: BackgroundRunFlags | None = None) -> BackgroundRunManager:
+def create_manager(
+    tmp_path: Path, flags: BackgroundRunFlags | None = None, clock: Clock | None = None
+) -> BackgroundRunManager:
     return BackgroundRunManager(
         get_home(),
         tmp_path / "output",
         cwd=tmp_path,
         flags=flags or BackgroundRunFlags(model=MODEL, max_concurrent=1),
         ids=IdGenerator(),
-        clock=SystemClock(),
+        clock=clock or SystemClock(),
     )
 
 
@@ -109,6 +115,31 @@ async def test_a_run_that_cannot_start_is_refused_with_its_reason(tmp_path: Path
     assert (status.state, status.exit_code, status.turns) == ("failed", 1, 0)
     assert "--settings" in status.detail
     assert create_manager(tmp_path).get_status(run).state == "failed"
+
+
+async def test_a_run_that_starts_slowly_is_awaited_and_then_called_unstarted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, program, clock = tmp_path / "gate", tmp_path / "slow", FakeClock()
+    os.mkfifo(gate)
+    program.write_text(f"#!/bin/sh\nread line < {gate}\necho 'There is no agent scout.' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    manager = create_manager(tmp_path, clock=clock)
+    run = manager.start_prompt_run("Go.")
+    waiting = asyncio.create_task(manager.wait_until_begun(run, lambda: manager.has_session_begun(run)))
+    await clock.advance(40.0)
+    assert not waiting.done()
+    await clock.advance(START_WAIT)
+    assert await waiting is False
+    waiting = asyncio.create_task(manager.wait_until_begun(run, lambda: manager.has_session_begun(run)))
+    await run_until_idle()
+    gate.write_text("\n")
+    while manager.is_running(run):
+        await asyncio.to_thread(os.sched_yield)
+    await clock.advance(1.0)
+    with pytest.raises(AgentRequestRefused, match="There is no agent scout"):
+        await waiting
 
 
 async def test_a_run_of_another_process_is_running_while_its_output_is_locked(tmp_path: Path) -> None:

@@ -169,3 +169,43 @@ async def test_views_report_a_damaged_journal_and_change_nothing(
             assert ran.code == 0
             assert ran.err.count("journal.jsonl is damaged") == is_damaged, (view, ran.err)
         assert list_files(home) == before
+
+
+TEAM_SCRIPT = """
+[[steps]]
+match = "begin"
+tools = [{ name = "TeamCreate", input = { team_name = "crew" } }]
+
+[[steps]]
+repeat = true
+text = "done"
+"""
+REPLACEMENTS: dict[str, Callable[[Path], None]] = {
+    "directory": Path.mkdir,
+    "link": lambda path: path.symlink_to("elsewhere"),
+    "pipe": os.mkfifo,
+}
+
+
+@pytest.mark.spec("LIM-15", "LIF-05")
+@pytest.mark.parametrize("kind", REPLACEMENTS)
+async def test_a_team_is_shown_and_resumed_without_its_journal(
+    shoal: ShoalProgram, home: Path, kind: str
+) -> None:
+    script = shoal.project / "mind.toml"
+    script.write_text(TEAM_SCRIPT)
+    flags = ("--model", f"scripted:{script}")
+    assert (await shoal("-p", "begin", *flags, "--session-id", SESSION)).code == 0
+    journal = home / "shoal/runs" / SESSION / "journal.jsonl"
+    journal.unlink()
+    REPLACEMENTS[kind](journal)
+    before = list_files(home)
+    for view in (*VIEWS[:3], ("cost", SESSION), ("watch", SESSION), ("export", SESSION)):
+        ran = await shoal(*view)
+        assert ran.code == 0, (view, ran.err)
+        assert ran.err.count("journal.jsonl is damaged: It cannot be read") == 1, (view, ran.err)
+    assert list_files(home) == before
+    resumed = await shoal("team", "resume", "crew", "-p", "go on", *flags)
+    assert (resumed.code, resumed.text.strip()) == (0, "done"), resumed.err
+    assert "continues with the model and the mode of the settings" in resumed.err
+    assert "journal.jsonl is damaged: it is a" in resumed.err

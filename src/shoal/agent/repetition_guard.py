@@ -41,6 +41,9 @@ FAILURE_FACTOR = 5
 """So many times more replies in a row may have only calls that fail, whatever they are."""
 CONTINUE_LABEL, STOP_LABEL = "Continue", "Stop the agent"
 _FILE_TOOLS = frozenset(("Write", "Edit", "NotebookEdit"))
+_UNCHANGED_FILE = ", 0 added, 0 removed."
+"""In the result of a write that changed no line."""
+_MAX_TASK_STATES = 256
 _READING_COMMANDS = frozenset(
     (
         *("cat", "date", "echo", "env", "false", "file", "find", "grep", "head", "id", "ls", "pwd"),
@@ -145,6 +148,8 @@ class RepetitionGuard(Struct, kw_only=True):
     journal_offset: int | None = None
     """Offset from which changes count; None until the first message."""
     was_told_of_messages: bool = False
+    task_states: dict[TaskChanged, None] = field(default_factory=dict[TaskChanged, None])
+    """Latest states of tasks; a task that returns to one of them has not changed."""
     stop_reason: str = ""
     """Reason why the agent was stopped; empty if it was not."""
 
@@ -216,6 +221,15 @@ class RepetitionGuard(Struct, kw_only=True):
         if (now - self.counted_at) * 1000 >= WAIT_MILLISECONDS:
             self.forget_calls()
 
+    def add_task_state(self, state: TaskChanged) -> bool:
+        """Return True if the task was not in this state before."""
+        is_new = state not in self.task_states
+        self.task_states.pop(state, None)
+        self.task_states[state] = None
+        if len(self.task_states) > _MAX_TASK_STATES:
+            del self.task_states[next(iter(self.task_states))]
+        return is_new
+
     def forget_calls(self) -> None:
         """Start the count of calls again: something new arrived for the agent."""
         self.last, self.repeats, self.told_repeats = [], 0, 0
@@ -227,6 +241,7 @@ class RepetitionGuard(Struct, kw_only=True):
         self.forget_calls()
         self.sent.clear()
         self.journal_offset, self.was_told_of_messages = None, False
+        self.task_states.clear()
         self.stop_reason = ""
 
 
@@ -284,7 +299,7 @@ async def _check_exchanges(agent: AgentRunner, guard: RepetitionGuard, limit: in
         return
     # Read only now: changes of agents in other processes are in the journal, and here the wait is rare.
     changed, guard.journal_offset = _find_change(
-        journal.read_records(guard.journal_offset), guard.journal_offset
+        guard, journal.read_records(guard.journal_offset), guard.journal_offset
     )
     if changed:
         guard.sent.clear()
@@ -301,21 +316,21 @@ async def _check_exchanges(agent: AgentRunner, guard: RepetitionGuard, limit: in
     guard.was_told_of_messages = True
 
 
-def _find_change(records: Iterable[JournalRecord], offset: int) -> tuple[bool, int]:
+def _find_change(guard: RepetitionGuard, records: Iterable[JournalRecord], offset: int) -> tuple[bool, int]:
     """Return whether the events contain a change of a task or a file, and the offset after them."""
     changed = False
     reading_calls: set[str] = set()
     for record in records:
         offset = record.next
         match record.event:
-            case TaskChanged():
-                changed = True
+            case TaskChanged() as state:
+                changed = guard.add_task_state(state) or changed
             case ToolStarted(tool="Bash", call=call, preview=command) if is_reading_command(command):
                 reading_calls.add(call)
             case ToolFinished(tool="Bash", call=call, is_error=False):
                 changed = changed or call not in reading_calls
-            case ToolFinished(tool=tool, is_error=False):
-                changed = changed or tool in _FILE_TOOLS
+            case ToolFinished(tool=tool, is_error=False, preview=result):
+                changed = changed or (tool in _FILE_TOOLS and _UNCHANGED_FILE not in result)
             case _:
                 pass
     return changed, offset

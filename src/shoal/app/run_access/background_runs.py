@@ -36,7 +36,7 @@ _MAX_ID_CHARS = 60
 _STDERR_TAIL_CHARS = 2_000
 _POLL_SECONDS = 0.2
 _START_POLL_SECONDS = 0.05
-START_WAIT = 10.0
+START_WAIT = 45.0
 """Seconds within which a run shows that it has started, or why it has not."""
 
 
@@ -131,10 +131,10 @@ class BackgroundRunManager:
     def start_member_process(self, id_: str, arguments: Sequence[str]) -> None:
         self._start_process(id_, arguments, "")
 
-    async def wait_until_begun(self, id_: str, has_begun: Callable[[], Awaitable[bool]]) -> None:
-        """Return once the run works. Raises `AgentRequestRefused` with the reason if its process ends first.
+    async def wait_until_begun(self, id_: str, has_begun: Callable[[], Awaitable[bool]]) -> bool:
+        """Return True once the run works, or False if it has not begun after `START_WAIT` seconds.
 
-        Waits at most `START_WAIT` seconds for a process that is slow to start.
+        Raises `AgentRequestRefused` with the reason if its process ends first.
         """
         process = self._processes[id_]
         with suppress(TimeoutError):
@@ -142,10 +142,11 @@ class BackgroundRunManager:
                 while process.poll() is None and not await has_begun():
                     # Nothing notifies about both the end of the process and its first files.
                     await self._clock.sleep(_START_POLL_SECONDS)
-        code = process.poll()
-        if code and not await has_begun():
+        code, is_working = process.poll(), await has_begun()
+        if code and not is_working:
             detail = self.read_stderr_tail(id_) or f"its process ended with exit code {code}"
             raise AgentRequestRefused(format_session_notice("run_not_started", reason=detail))
+        return is_working or code is not None
 
     async def has_session_begun(self, id_: str) -> bool:
         """Return True if the session has sent a request or written a result without an error."""

@@ -96,6 +96,8 @@ class ExternalMember:
             return next(iter(self._identities.values()))
         teams = ", ".join(self._identities) or "none"
         if team is None or not is_named:
+            if not self._identities:
+                raise AgentRequestRefused(format_session_notice("in_no_team"))
             raise AgentRequestRefused(format_session_notice("which_team", teams=teams))
         identity = self._identities.get(TeamName(team)) or self._identities.get(
             TeamName(map_to_inbox_name(team).lower())

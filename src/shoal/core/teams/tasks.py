@@ -24,6 +24,8 @@ RANK_KEY = "shoal:rank"
 """Key in `metadata` of the position that a person gave a task."""
 _MAX_RANK = 1e300
 """A rank beyond it is ignored: programs may write anything into a task."""
+_BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Fillers of Hangul and the empty Braille pattern: letters and symbols without ink."""
 
 
 class Task(Struct, frozen=True, kw_only=True):
@@ -222,10 +224,15 @@ def would_close_dependency_cycle(board: Mapping[TaskId, Task], blocker: TaskId, 
     return False
 
 
+def _is_visible(character: str) -> bool:
+    # Letters, numbers, punctuation and symbols; not spaces, control and format characters, and no marks,
+    # which only change the character before them.
+    return unicodedata.category(character)[0] in "LNPS" and character not in _BLANK_LETTERS
+
+
 def refuse_blank_subject(subject: str | UnsetType) -> None:
     """Raise `TaskUpdateRefused` for a subject without a visible character."""
-    # Letters, marks, numbers, punctuation and symbols; not spaces, control and format characters.
-    if subject is not UNSET and not any(unicodedata.category(each)[0] in "LMNPS" for each in subject):
+    if subject is not UNSET and not any(map(_is_visible, subject)):
         raise TaskUpdateRefused(format_core_notice("no_subject"))
 
 

@@ -225,8 +225,8 @@ class TeamMcpServerTools:
             run = self._runs.start_team_run(template, prompt, max_budget_usd=max_budget_usd)
         else:
             run = self._runs.start_prompt_run(prompt, max_budget_usd=max_budget_usd)
-        await self._runs.wait_until_begun(run, partial(self._runs.has_session_begun, run))
-        return {"id": run}
+        has_begun = await self._runs.wait_until_begun(run, partial(self._runs.has_session_begun, run))
+        return {"id": run, **_describe_start(has_begun=has_begun)}
 
     async def run_status(self, id: str) -> Data:  # noqa: A002 - the tool's input
         if "@" in id:
@@ -286,11 +286,12 @@ class TeamMcpServerTools:
 
         try:
             self._runs.start_member_process(member.agent_id, build_member_launch_flags(launch_args))
-            await self._runs.wait_until_begun(member.agent_id, has_begun)
+            is_working = await self._runs.wait_until_begun(member.agent_id, has_begun)
         except BaseException:
             await self._external_member.remove_member(identity.team, member.name)
             raise
-        return {"id": member.agent_id, "name": member.name, "team": identity.team}
+        started = {"id": member.agent_id, "name": member.name, "team": identity.team}
+        return {**started, **_describe_start(has_begun=is_working)}
 
     async def _member_status(self, id_: str) -> Data:
         name, _, team = id_.partition("@")
@@ -316,6 +317,10 @@ class TeamMcpServerTools:
             "members": [_roster_entry_to_dict(each) for each in team.members[:MOST_MEMBERS]],
             "members_left_out": max(0, len(team.members) - MOST_MEMBERS),
         }
+
+
+def _describe_start(*, has_begun: bool) -> Data:
+    return {} if has_begun else {"state": "starting", "detail": _TEXTS["run_is_starting"]}
 
 
 def _roster_entry_to_dict(member: RosterEntry) -> Data:

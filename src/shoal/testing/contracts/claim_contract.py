@@ -181,7 +181,7 @@ async def a_blocked_task_cannot_be_started_or_completed(open_store: StoreOpener[
 async def a_task_has_a_visible_subject(open_store: StoreOpener[TaskBoard]) -> None:
     async with open_store() as board:
         (task,) = await create_tasks(board, 1)
-        for subject in ("", " \t\n"):
+        for subject in ("", " \t\n", "\u200b\ufe0f", "\u3164\u2800"):
             await expect_refused_update(board, task, TaskUpdate(subject=subject), "needs a subject")
             draft = TaskDraft(subject=subject, description="x")
             assert "needs a subject" in await expect_refusal(board.create(draft), TaskUpdateRefused)

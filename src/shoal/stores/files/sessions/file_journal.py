@@ -160,7 +160,8 @@ def read_journal(
 ) -> Iterator[JournalRecord]:
     """Yield the events from `offset` up to the last complete line; invalid lines are reported.
 
-    Without `report_problem`, they are reported to `journal_damage`.
+    Without `report_problem`, they are reported to `journal_damage`. If that is set, the caller is a view,
+    and a journal that cannot be read at all is reported too instead of raised.
     """
     report_damage = journal_damage.get() if report_problem is None else None
     if report_problem is None:
@@ -170,6 +171,9 @@ def read_journal(
     except FileNotFoundError:
         return
     except OSError as error:
+        if report_damage is not None:
+            report_problem(f"It cannot be read: {error.strerror}.")
+            return
         raise StateFileError(f"Cannot read the journal {path}: {error.strerror}.", path=path) from error
     with file:
         if report_damage is not None and _is_end_missing(file):

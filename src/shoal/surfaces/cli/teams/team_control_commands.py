@@ -22,7 +22,7 @@ from shoal.surfaces.cli.teams.team_overview import (
 )
 
 if TYPE_CHECKING:
-    from shoal.app.run_access.run_handle import RunHandle
+    from shoal.app.run_access.run_handle import RunHandle, RunStartState
     from shoal.app.teams.team_store import TeamStore
     from shoal.core.names import AgentName
     from shoal.core.teams.roster import TeamRoster
@@ -305,8 +305,9 @@ def _resume_team(name: str | None, prompt: str | None, *, force: bool, **flag_va
         )
     _check_lead_started(team, run)
     _enter_team_directory(team)
-    _report_mode_not_carried_over(team, run, flag_values)
-    model = flag_values["model"] or _find_requested_lead_model(team, run)
+    start = _read_start_state(team, run)
+    _report_mode_not_carried_over(team, start, flag_values)
+    model = flag_values["model"] or _find_requested_lead_model(team, start)
     return run_session_with_flags(
         {**flag_values, "model": model}, prompt=prompt, headless=prompt is not None, resume=run.session
     )
@@ -336,12 +337,27 @@ def _enter_team_directory(team: TeamRoster) -> None:
     os.chdir(cwd)
 
 
-def _find_requested_lead_model(team: TeamRoster, run: RunHandle) -> str | None:
-    """Return the model that a flag named when the lead was started."""
-    from shoal.app.run_access.run_handle import read_start_state
+def _read_start_state(team: TeamRoster, run: RunHandle) -> RunStartState:
+    """Return the lead's model and mode. Without a readable journal, they come from the settings."""
+    from shoal.app.run_access.run_handle import RunStartState, read_start_state
+    from shoal.core.errors import StateFileError
     from shoal.surfaces.terminal.user_messages import print_user_message
 
-    name = read_start_state(run).requested_model
+    try:
+        return read_start_state(run)
+    except StateFileError as error:
+        print_user_message(
+            f"{error} The lead of {team.name} continues with the model and the mode of the settings. Choose "
+            "others with --model and --permission-mode."
+        )
+        return RunStartState()
+
+
+def _find_requested_lead_model(team: TeamRoster, start: RunStartState) -> str | None:
+    """Return the model that a flag named when the lead was started."""
+    from shoal.surfaces.terminal.user_messages import print_user_message
+
+    name = start.requested_model
     if name:
         print_user_message(
             f"The lead of {team.name} still uses the model {name}. Choose another with --model."
@@ -349,17 +365,18 @@ def _find_requested_lead_model(team: TeamRoster, run: RunHandle) -> str | None:
     return name or None
 
 
-def _report_mode_not_carried_over(team: TeamRoster, run: RunHandle, flag_values: Mapping[str, Any]) -> None:
+def _report_mode_not_carried_over(
+    team: TeamRoster, start: RunStartState, flag_values: Mapping[str, Any]
+) -> None:
     """Report that the mode is not carried over: the user who chose it may not be present now."""
     if flag_values["mode"] or flag_values["skip_permissions"]:
         return
     from shoal.app.reports.permission_report import build_lead_permission_report, load_project_settings
-    from shoal.app.run_access.run_handle import read_start_state
     from shoal.surfaces.terminal.user_messages import print_user_message
 
     cwd = Path.cwd()
     old_mode, new_mode = (
-        read_start_state(run).permission_mode,
+        start.permission_mode,
         build_lead_permission_report(load_project_settings(cwd, given=flag_values["settings"]), cwd).mode,
     )
     if old_mode and old_mode != new_mode:
