@@ -58,6 +58,29 @@ text = "All is done."
 """
 )
 
+TEMPLATE = """---
+description: One writes.
+roles:
+  - name: ann
+    prompt: "Write {goal}."
+tasks:
+  - key: write
+    subject: Write the letter
+    owner: ann
+---
+You lead.
+"""
+TEMPLATE_SCRIPT = """
+[[steps]]
+system = "You are ann,"
+match = "Task #1 is yours now"
+tools = [{ name = "TaskUpdate", input = { taskId = "1", status = "completed" } }]
+
+[[steps]]
+repeat = true
+text = "All is done."
+"""
+
 
 def build_command(script: Path, text: str, *arguments: str) -> list[str]:
     return [
@@ -114,6 +137,32 @@ async def test_a_killed_run_is_resumed_from_another_home_and_directory(tmp_path,
     (content,) = read_rows("SELECT string_agg(line, '' ORDER BY number) FROM shoal.transcript_lines")
     assert b"I wait for a command." in content[0]
     assert b"I go on where the other process stopped." in content[0]
+
+
+@pytest.mark.parametrize("mode", ["in-process", "process"])
+def test_a_team_from_a_template_works_on_the_database(tmp_path, database, mode):
+    """Its teammates open the session before the lead has written anything, and may end before that."""
+    templates = tmp_path / ".claude" / "teams"
+    templates.mkdir(parents=True)
+    (templates / "crew.md").write_text(TEMPLATE)
+    script = tmp_path / "team.toml"
+    script.write_text(TEMPLATE_SCRIPT)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "shoal", "team", "start", "crew", "the letter", "-p"),
+            *("--model", f"scripted:{script}", "--permission-mode", "bypassPermissions"),
+            *("--settings", json.dumps({"shoal": {"teammate_mode": mode}})),
+        ],
+        cwd=tmp_path,
+        env=make_environment(tmp_path / "home", database),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    owners = {row[0] for row in read_rows("SELECT DISTINCT agent FROM shoal.transcript_lines")}
+    assert owners >= {"lead", "ann@crew"}
 
 
 @pytest.mark.parametrize("mode", ["in-process", "process"])

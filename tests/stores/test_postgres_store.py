@@ -16,7 +16,7 @@ import pytest
 from postgres_server import PostgresServer
 from setup_env import find_program
 from shoal.core.clock import SystemClock
-from shoal.core.errors import SettingsError, StateFileError, TeamNotFound
+from shoal.core.errors import SessionNotFound, SettingsError, StateFileError, TeamNotFound
 from shoal.core.events import NoteAdded
 from shoal.core.ids import LEAD_ID
 from shoal.core.names import LEAD_NAME
@@ -30,6 +30,7 @@ from shoal.testing.contracts.board_contract import ANN, BOB, create_tasks
 from shoal.testing.contracts.roster_contract import ROOF, create_sample_team, make_new_member
 from shoal.testing.contracts.session_contract import (
     FIRST,
+    append_text,
     create_used_session,
     make_entry,
     read_entry_ids,
@@ -87,6 +88,24 @@ async def test_a_paused_process_that_lost_its_lease_can_no_longer_write(database
         tasks = {task.id: (task.subject, task.owner) for task in await board.list_tasks()}
         assert tasks == {"1": ("task 0", BOB), "2": ("task 1", None)}
         assert read_entry_ids(session) == ["entry-hello"]
+
+
+async def test_a_teammate_opens_a_session_whose_lead_has_written_nothing_and_leaves_it_in_place(
+    database, home, helpers
+):
+    with (
+        helpers.opened_postgres_store(database, home) as store,
+        helpers.opened_postgres_store(database, home) as other,
+    ):
+        with pytest.raises(SessionNotFound, match=FIRST):
+            other.open_member_session(FIRST)
+        session = store.create_session(FIRST, cwd="/work")
+        session.acquire_lock()
+        with pytest.raises(SessionNotFound):
+            other.find_session(FIRST)
+        other.open_member_session(FIRST).release_lock(unused=True)
+        append_text(session, "hello")
+        assert read_entry_ids(other.find_session(FIRST)) == ["entry-hello"]
 
 
 async def try_to_lock(session):

@@ -11,6 +11,7 @@ import shoal
 from agent_scripts import call_tool, run_all_turns
 from server_scripts import join_conversation, run_provider
 from shoal.app.agents import backend_launcher
+from shoal.app.clusters.cluster_report import check_head_address
 from shoal.app.settings.settings import load_settings
 from team_scripts import get_home, spawn_member
 
@@ -101,3 +102,23 @@ async def test_invalid_resources_of_a_call_are_explained(
     ):
         await run_all_turns(session, "Go.")
     assert "did you mean gpus?" in join_conversation(server.requests[-1].body)
+
+
+@pytest.mark.parametrize(
+    "address", ["192.0.2.10", "192.0.2.10:", ":6379", "::", "head:0", "head:65536", "head:²"]
+)
+@pytest.mark.parametrize("command", [("join",), ("status", "--address"), ("doctor", "--address")])
+def test_an_address_without_host_or_port_is_refused_at_once(address: str, command: tuple[str, ...]) -> None:
+    from click.testing import CliRunner
+
+    from shoal.core.errors import SettingsError
+    from shoal.surfaces.cli.cluster_commands import cluster_commands
+
+    result = CliRunner().invoke(cluster_commands, [*command, address])
+    assert isinstance(result.exception, SettingsError)
+    assert f"{address!r} is not the address of a head. Use HOST:PORT" in str(result.exception)
+
+
+@pytest.mark.parametrize("address", ["192.0.2.10:6379", "head.example.org:1", "[2001:db8::1]:65535"])
+def test_an_address_with_host_and_port_is_accepted(address: str) -> None:
+    assert check_head_address(address) == address

@@ -185,3 +185,101 @@ async def test_uncommitted_changes_are_sent_if_asked_and_stay_uncommitted_here(
 async def test_a_clean_project_is_sent_as_its_last_commit(git: GitRunner, project: GitCheckout) -> None:
     origin = await find_project_origin(git, project, REF, name="s1-ann", uncommitted=True)
     assert origin.commit == run_git(project.top, "rev-parse", "HEAD")
+
+
+@pytest.mark.parametrize("undo", ["remove a file", "reset to an earlier commit"])
+async def test_undone_work_is_undone_under_the_ref(
+    tmp_path: Path, git: GitRunner, project: GitCheckout, undo: str
+) -> None:
+    (project.top / "src" / "a.txt").write_text("two\n")
+    run_git(project.top, "commit", "-qam", "second")
+    checkout, _ = await send_project(git, project, tmp_path / "home")
+    (checkout.cwd / "new.txt").write_text("new\n")
+    await store_checkpoint(git, project, await checkout.build_checkpoint(), REF)
+    (checkout.cwd / "new.txt").unlink()
+    if undo == "reset to an earlier commit":
+        run_git(checkout.top, "reset", "--quiet", "--hard", "HEAD~1")
+    await store_checkpoint(git, project, await checkout.build_checkpoint(), REF)
+    assert await checkout.build_checkpoint() == b""
+    assert run_git(project.top, "ls-tree", "--name-only", REF, "src/") == "src/a.txt"
+    text = "one" if undo == "reset to an earlier commit" else "two"
+    assert run_git(project.top, "show", f"{REF}:src/a.txt") == text
+
+
+@pytest.mark.parametrize("has_commit", [False, True])
+async def test_a_repository_in_the_checkout_does_not_stop_checkpoints_and_is_named(
+    tmp_path: Path, git: GitRunner, project: GitCheckout, has_commit: bool
+) -> None:
+    checkout, _ = await send_project(git, project, tmp_path / "home")
+    nested = checkout.cwd / "nested"
+    nested.mkdir()
+    run_git(nested, "init", "--quiet")
+    (nested / "b.txt").write_text("b\n")
+    if has_commit:
+        run_git(nested, "add", "-A")
+        run_git(nested, "commit", "-qm", "nested")
+    (checkout.cwd / "a.txt").write_text("two\n")
+    await store_checkpoint(git, project, await checkout.build_checkpoint(), REF)
+    assert run_git(project.top, "show", f"{REF}:src/a.txt") == "two"
+    assert "src/nested" in checkout.problem
+    assert await checkout.build_checkpoint() == b""
+    assert "src/nested" in checkout.problem
+    (nested / ".git").rename(tmp_path / "elsewhere")
+    await store_checkpoint(git, project, await checkout.build_checkpoint(), REF)
+    assert checkout.problem == ""
+    assert run_git(project.top, "show", f"{REF}:src/nested/b.txt") == "b"
+
+
+async def test_a_checkout_with_files_that_could_not_be_sent_is_kept(
+    tmp_path: Path, git: GitRunner, project: GitCheckout
+) -> None:
+    from shoal.app.session.ray_member_main import CheckpointSender, _SoleMember
+    from shoal.backends.member_listener import MemberListener, connect_to_lead
+
+    clock = SystemClock()
+    listener = MemberListener("127.0.0.1", clock)
+    listener.open()
+    address, connection = listener.expect_connection()
+    orders = await connect_to_lead(address, clock)
+    lead = await connection
+    clean, _ = await send_project(git, project, tmp_path / "home-1")
+    await CheckpointSender(orders, clean, clock, _SoleMember()).finish()
+    assert not clean.top.exists()
+    checkout, _ = await send_project(git, project, tmp_path / "home-2")
+    run_git(checkout.cwd, "init", "--quiet", "nested")
+    (checkout.cwd / "nested" / "b.txt").write_text("b\n")
+    await CheckpointSender(orders, checkout, clock, _SoleMember()).finish()
+    assert (checkout.cwd / "nested" / "b.txt").exists()
+    for channel in (orders, lead):
+        channel.close()
+    await listener.aclose()
+
+
+async def test_a_shallow_clone_is_refused_with_the_fix(
+    tmp_path: Path, git: GitRunner, project: GitCheckout
+) -> None:
+    from shoal.core.errors import WorktreeError
+
+    (project.top / "src" / "a.txt").write_text("two\n")
+    run_git(project.top, "commit", "-qam", "second")
+    run_git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{project.top}", "shallow")
+    shallow = await find_git_checkout(git, tmp_path / "shallow")
+    with pytest.raises(WorktreeError, match="git fetch --unshallow"):
+        await send_project(git, shallow, tmp_path / "home")
+    run_git(tmp_path / "shallow", "fetch", "--quiet", "--unshallow")
+    checkout, _ = await send_project(git, shallow, tmp_path / "home")
+    assert (checkout.cwd / "src" / "a.txt").read_text() == "two\n"
+
+
+async def test_a_project_with_sha256_ids_is_sent_and_returns(tmp_path: Path, git: GitRunner) -> None:
+    directory = tmp_path / "project"
+    directory.mkdir()
+    run_git(directory, "init", "--quiet", "--object-format=sha256")
+    (directory / "a.txt").write_text("one\n")
+    run_git(directory, "add", "-A")
+    run_git(directory, "commit", "-qm", "first")
+    project = await find_git_checkout(git, directory)
+    checkout, _ = await send_project(git, project, tmp_path / "home")
+    (checkout.cwd / "a.txt").write_text("two\n")
+    await store_checkpoint(git, project, await checkout.build_checkpoint(), REF)
+    assert run_git(directory, "show", f"{REF}:a.txt") == "two"

@@ -64,7 +64,7 @@ def open_member_session(
 ) -> SessionStore:
     """Open the session of a lead for a teammate's process; the lead has its lock."""
     if get_shared_address(store) is not None:
-        return store.find_session(membership.session)
+        return to_shared_store(store).open_member_session(SessionId(membership.session))
     from shoal.stores.files.sessions.file_session_store import FileSessionStore
 
     return FileSessionStore(
@@ -85,6 +85,10 @@ class SharedStore(Store, Protocol):
 
     def read_result(self, session: str, name: str) -> bytes | None:
         """Return a result of a session; None if there is none of this name."""
+        ...
+
+    def open_member_session(self, session: SessionId) -> SessionStore:
+        """Open a session for a teammate; its lead may not have written anything. Raises `SessionNotFound`."""
         ...
 
 

@@ -12,13 +12,19 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.core.errors import WorktreeError
 from shoal.workspaces.checkout import GitCheckout, get_head_commit
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
+from shoal.workspaces.workspace_texts import format_workspace_notice
 
 CHECKPOINT_REF = "refs/shoal/checkpoint"
 _KEPT_REFS = "refs/shoal/kept"
 _MAX_KNOWN = 100
 """Commits that a machine names as known."""
+_SHA256_DIGITS = 64
+_ADDED_WITH_ERRORS = 1
+"""Exit code of `git add --ignore-errors` if it could not add some files."""
+_REPOSITORY_MODE = b"160000"
 _CHECKOUTS = "/shoal/cluster/checkouts/"
 _AUTHOR = ("user.name=Shoal", "user.email=shoal@localhost")
 
@@ -56,6 +62,7 @@ async def find_project_origin(
 
     With `uncommitted`, changes since HEAD are in one more commit, to which no ref points.
     """
+    await _refuse_shallow_clone(git, checkout)
     found = await git.try_run(
         "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", at=checkout.git_directories
     )
@@ -64,6 +71,13 @@ async def find_project_origin(
         commit = await commit_all_files(git, checkout.git_directories, commit, "Uncommitted changes")
     roots = (await git("rev-list", "--max-parents=0", commit, at=checkout.git_directories)).text.split("\n")
     return ProjectOrigin(project=roots[-1], commit=commit, inside=checkout.inside, name=name)
+
+
+async def _refuse_shallow_clone(git: GitRunner, checkout: GitCheckout) -> None:
+    """Raise `WorktreeError` if the history has an end: a bundle lacks the commits that another one needs."""
+    found = await git("rev-parse", "--is-shallow-repository", at=checkout.git_directories)
+    if found.text == "true":
+        raise WorktreeError(format_workspace_notice("shallow_clone", repository=checkout.top))
 
 
 async def bundle_project(
@@ -98,10 +112,19 @@ class MachineCheckout:
         self.top = directory / "checkouts" / check_safe_name(origin.name)
         self._sent: tuple[str, str] | None = None
         """Last state that was bundled: HEAD and the tree of all files."""
+        self._unsent = ""
+        """Repositories in the last checkpoint whose files are not in it."""
+        self.problem = ""
+        """Why the last checkpoint lacks files; empty if it has all of them."""
 
     @property
     def cwd(self) -> Path:
         return self.top / self._origin.inside
+
+    @property
+    def _init_options(self) -> tuple[str, ...]:
+        is_sha256 = len(self._origin.commit) == _SHA256_DIGITS
+        return ("--quiet", "--object-format=sha256") if is_sha256 else ("--quiet",)
 
     async def list_known_commits(self) -> tuple[str, ...]:
         if not (self._repository / "HEAD").exists():
@@ -120,12 +143,13 @@ class MachineCheckout:
         with tempfile.TemporaryDirectory(prefix=".new-", dir=parent) as directory:
             created = Path(directory) / self._repository.name
             created.mkdir(mode=0o700)
-            await self._git("init", "--quiet", "--bare", str(created), at=created)
+            await self._git("init", *self._init_options, "--bare", str(created), at=created)
             try:
                 created.rename(self._repository)
             except OSError:  # another one was faster, or an earlier one did not finish
                 if not (self._repository / "HEAD").exists():
-                    await self._git("init", "--quiet", "--bare", str(self._repository), at=self._repository)
+                    place = self._repository
+                    await self._git("init", *self._init_options, "--bare", str(place), at=place)
 
     async def create(self, bundle: bytes) -> None:
         """Create the checkout from the bundle. Raises `WorktreeError`."""
@@ -135,7 +159,7 @@ class MachineCheckout:
             await _fetch_bundle(self._git, self._repository, bundle, refspec)
         shutil.rmtree(self.top, ignore_errors=True)
         self.top.mkdir(mode=0o700, parents=True)
-        await self._git("init", "--quiet", str(self.top), at=self.top)
+        await self._git("init", *self._init_options, str(self.top), at=self.top)
         alternates = self.top / ".git" / "objects" / "info" / "alternates"
         alternates.write_text(f"{self._repository / 'objects'}\n")
         await self._git("checkout", "--quiet", "-B", "shoal", self._origin.commit, at=self.top)
@@ -146,15 +170,20 @@ class MachineCheckout:
     async def build_checkpoint(self) -> bytes:
         """Commit what changed, and return a bundle of it; empty if nothing has changed.
 
-        The index and the branch of the agent stay as they are.
+        The index and the branch of the agent stay as they are. Files that git cannot add are missing; then
+        `problem` says why.
         """
         head = (await self._git("rev-parse", "HEAD^{commit}", at=self.top)).text
-        tree = await write_tree_of_all_files(self._git, self._places)
+        tree, error = await _write_tree_of_readable_files(self._git, self._places)
+        self.problem = error or self._unsent
         head_tree = (await self._git("rev-parse", f"{head}^{{tree}}", at=self.top)).text
         if (head, tree) == (self._sent or (self._origin.commit, head_tree)):
             return b""
+        self._unsent = await self._describe_unsent_repositories(tree)
+        self.problem = error or self._unsent
         commit = head
-        if tree != head_tree:
+        # git refuses an empty bundle: undone work needs a commit of its own.
+        if tree != head_tree or not await self._has_own_commits(head):
             arguments = ("commit-tree", tree, "-p", head, "-m", "Checkpoint")
             commit = (await self._git(*arguments, at=self.top, settings=_AUTHOR)).text
         await self._git("update-ref", CHECKPOINT_REF, commit, at=self.top)
@@ -162,6 +191,23 @@ class MachineCheckout:
         bundle = await self._git("bundle", "create", "-", CHECKPOINT_REF, base, at=self.top)
         self._sent = (head, tree)
         return bundle.out
+
+    async def _has_own_commits(self, head: str) -> bool:
+        arguments = ("rev-list", "--max-count=1", head, f"^{self._origin.commit}")
+        return bool((await self._git(*arguments, at=self.top)).text)
+
+    async def _describe_unsent_repositories(self, tree: str) -> str:
+        """Name the repositories that the agent created or changed: a tree has only the id of their commit."""
+        changes = await self._git(
+            "diff-tree", "-r", "-z", "--no-renames", self._origin.commit, tree, at=self.top
+        )
+        parts = changes.out.split(b"\0")
+        names = [
+            os.fsdecode(name)
+            for change, name in zip(parts[::2], parts[1::2], strict=False)
+            if change.split(b" ")[1] == _REPOSITORY_MODE
+        ]
+        return format_workspace_notice("unsent_repositories", names=", ".join(names)) if names else ""
 
     @property
     def _places(self) -> GitDirectories:
@@ -180,14 +226,26 @@ async def commit_all_files(git: GitRunner, places: GitDirectories, head: str, me
 
 async def write_tree_of_all_files(git: GitRunner, places: GitDirectories) -> str:
     """Return a tree of all files that git does not ignore, without touching the index."""
+    tree, error = await _write_tree_of_readable_files(git, places)
+    if error:
+        raise WorktreeError(error)
+    return tree
+
+
+async def _write_tree_of_readable_files(git: GitRunner, places: GitDirectories) -> tuple[str, str]:
+    """Return a tree of the files that git can add, and what it says about the others."""
     with tempfile.TemporaryDirectory(dir=places.entry) as directory:
         index = Path(directory) / "index"
         if (places.entry / "index").exists():
             # Keep its time: git rereads a file whose time is not before that of the index.
             shutil.copy2(places.entry / "index", index)
         with_index = replace(places, index=index)
-        await git("add", "--all", at=with_index)
-        return (await git("write-tree", at=with_index)).text
+        added = await git.try_run("add", "--all", "--ignore-errors", at=with_index)
+        error = format_workspace_notice("git_failed", command="add", error=added.error.strip())
+        if added.status not in (0, _ADDED_WITH_ERRORS):
+            raise WorktreeError(error)
+        tree = (await git("write-tree", at=with_index)).text
+        return tree, error if added.status else ""
 
 
 def check_safe_name(name: str) -> str:

@@ -21,6 +21,7 @@ CONFIGURE_CLUSTER = (
     "No Ray cluster is configured. Specify its address in your own settings "
     '({"shoal": {"cluster": {"address": "HOST:PORT"}}}), or pass --address.'
 )
+_MAX_PORT = 65535
 _PROGRAMS = ("git", "rg", "bwrap")
 _KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "OPENROUTER_API_KEY")
 _INSTALLS = {
@@ -53,7 +54,17 @@ def choose_cluster_address(settings: Settings, address: str | None) -> str:
     chosen = address or settings.own.cluster.address
     if chosen is None:
         raise SettingsError(CONFIGURE_CLUSTER)
-    return chosen
+    return check_head_address(chosen)
+
+
+def check_head_address(address: str) -> str:
+    """Return the address if it has a host and a port. Raises `SettingsError`."""
+    host, _, port = address.rpartition(":")
+    if not host.strip("[]:") or not (port.isascii() and port.isdigit() and 0 < int(port) <= _MAX_PORT):
+        raise SettingsError(
+            f"{address!r} is not the address of a head. Use HOST:PORT, such as 192.0.2.10:6379."
+        )
+    return address
 
 
 def list_cluster_machines(settings: Settings, address: str, *, check: bool) -> list[ClusterMachine]:

@@ -261,6 +261,8 @@ class CheckpointSender:
         self._clock = clock
         self._has_changes = CompactEvent()
         self._lock = asyncio.Lock()
+        self._session: Session | None = None
+        self._noted = ""
         self._unconfirmed = 0
         self._confirmed = CompactEvent()
         self._confirmed.set()
@@ -270,6 +272,7 @@ class CheckpointSender:
             if isinstance(event, ToolFinished):
                 self._has_changes.set()
 
+        self._session = session
         session.subscribe(note_tool_end)
 
     async def listen(self) -> None:
@@ -290,26 +293,42 @@ class CheckpointSender:
         while True:
             await self._has_changes.wait()
             self._has_changes.clear()
-            await self._send_checkpoint()
+            self._note_problem(await self._send_checkpoint())
+
+    def _note_problem(self, problem: str) -> None:
+        if problem and problem != self._noted and self._session is not None and self._checkout is not None:
+            self._session.note(
+                f"Some files of this agent could not be stored; they are in {self._checkout.top} on "
+                f"{socket.gethostname()}. {problem}"
+            )
+        self._noted = problem
 
     async def finish(self) -> None:
-        """Send the last changes, and wait until the lead has stored everything."""
-        await self._send_checkpoint()
+        """Send the last changes, and wait until the lead has stored everything.
+
+        The checkout stays if it has files that could not be sent.
+        """
+        problem = await self._send_checkpoint()
         with suppress(TimeoutError):
             async with self._clock.deadline(STORE_TIMEOUT):
                 await self._confirmed.wait()
-                if self._checkout is not None and not self._unconfirmed:
+                if self._checkout is not None and not self._unconfirmed and not problem:
                     await asyncio.to_thread(self._checkout.remove)
 
-    async def _send_checkpoint(self) -> None:
+    async def _send_checkpoint(self) -> str:
+        """Send the changes; return why some of them could not be sent, or an empty string."""
         if self._checkout is None:
-            return
+            return ""
         async with self._lock:
-            with suppress(WorktreeError):  # files that change while they are read are committed next time
-                if bundle := await self._checkout.build_checkpoint():
-                    self._unconfirmed += 1
-                    self._confirmed.clear()
-                    send_in_parts(self._orders, bundle)
+            try:
+                bundle = await self._checkout.build_checkpoint()
+            except WorktreeError as error:  # for example, files changed while they were read
+                return str(error)
+            if bundle:
+                self._unconfirmed += 1
+                self._confirmed.clear()
+                send_in_parts(self._orders, bundle)
+            return self._checkout.problem
 
 
 def _watch_lead(descriptor: int) -> None:

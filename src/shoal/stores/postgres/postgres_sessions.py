@@ -111,12 +111,13 @@ class PostgresSessionStore:
 
         async def release(worker: DatabaseWorker) -> None:
             async def unlock(raw: Any) -> None:
-                await raw.execute(
-                    "UPDATE shoal.sessions SET lock_holder = NULL WHERE id = $1 AND lock_holder = $2",
+                had_lock = await raw.fetchval(
+                    "UPDATE shoal.sessions SET lock_holder = NULL WHERE id = $1 AND lock_holder = $2 "
+                    "RETURNING true",
                     self.session,
                     worker.epoch,
                 )
-                if unused:
+                if unused and had_lock:  # a teammate opens the session without the lock
                     await raw.execute(
                         "DELETE FROM shoal.sessions WHERE id = $1 AND NOT EXISTS (SELECT FROM "
                         "shoal.transcript_lines WHERE session = $1 AND agent = $2)",

@@ -191,6 +191,18 @@ class PostgresStore:
         self.client.run(lambda worker: worker.transact(insert))
         return fork
 
+    def open_member_session(self, session: SessionId) -> PostgresSessionStore:
+        """Open a session for a teammate; unlike `find_session`, its lead need not have written anything."""
+
+        async def read(raw: Any) -> bool:
+            return bool(await raw.fetchval("SELECT true FROM shoal.sessions WHERE id = $1", session))
+
+        if not self.client.run(lambda worker: worker.execute(read)):
+            raise SessionNotFound(
+                f"There is no session {session!r} in the store {self.client.shown_address}.", path=self.home
+            )
+        return self._open_session(session)
+
     def _open_session(self, session: SessionId) -> PostgresSessionStore:
         return PostgresSessionStore(self.client, session, get_run_directory(self.home, session))
 

@@ -146,10 +146,13 @@ def run_node(address: str, *, host: str | None, cpus: float | None, labels: tupl
 
     It joins again if the head is replaced.
     """
+    from shoal.app.clusters.cluster_report import check_head_address
     from shoal.backends.ray_node import RayNodeKeeper, RayNodeSpec
     from shoal.backends.ray_probe import read_cluster_id
 
-    spec = RayNodeSpec(address=address, host=host, cpus=cpus, labels=_parse_labels(labels))
+    spec = RayNodeSpec(
+        address=check_head_address(address), host=host, cpus=cpus, labels=_parse_labels(labels)
+    )
 
     async def run(processes: GuardedProcessLauncher) -> None:
         keeper = RayNodeKeeper(
