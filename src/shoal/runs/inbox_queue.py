@@ -30,6 +30,11 @@ class _AgentItemQueue:
         first, second, third, _ = self.by_priority
         return len(first) + len(second) + len(third)
 
+    async def wait_for_added_item(self) -> None:
+        self.item_added = self.item_added or CompactEvent()
+        self.item_added.clear()
+        await self.item_added.wait()
+
 
 class SharedInboxQueue:
     """Queue of all agents."""
@@ -110,9 +115,7 @@ class SharedInboxQueue:
         """Wait until an item that wakes this agent is queued."""
         agent_queue = self._open_agent_queue(to)
         while not len(agent_queue):
-            agent_queue.item_added = agent_queue.item_added or CompactEvent()
-            agent_queue.item_added.clear()
-            await agent_queue.item_added.wait()
+            await agent_queue.wait_for_added_item()
 
     def _open_agent_queue(self, to: AgentId) -> _AgentItemQueue:
         agent_queue = self._agent_queues.get(to)

@@ -132,7 +132,7 @@ class BackgroundRunManager:
         self._start_process(id_, arguments, "")
 
     async def wait_until_begun(self, id_: str, has_begun: Callable[[], Awaitable[bool]]) -> bool:
-        """Return True once the run works, or False if it has not begun after `START_WAIT` seconds.
+        """Return True once the run works, or False if it has not started after `START_WAIT` seconds.
 
         Raises `AgentRequestRefused` with the reason if its process ends first.
         """
