@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, ContextVar, copy_context
-from types import coroutine
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from greenlet import getcurrent, greenlet
@@ -82,7 +81,7 @@ def install_suspendable_tasks(loop: asyncio.AbstractEventLoop) -> None:
     ) -> asyncio.Task[Any]:
         member = _MEMBER.get() if context is None else context.get(_MEMBER)
         if member is not None:
-            work = _drive_task(work, member, idle)
+            work = _SteppedCoroutine(_drive_task(work, member, idle))
         return asyncio.Task(work, loop=loop, context=context)
 
     loop.set_task_factory(create_task)
@@ -101,7 +100,25 @@ def suspend_until_done(future: asyncio.Future[T]) -> T:
     return future.result()
 
 
-@coroutine
+class _SteppedCoroutine(Coroutine[Any, Any, T]):
+    """A generator as a coroutine: since Python 3.12, asyncio makes no task of a generator."""
+
+    def __init__(self, steps: Generator[Any, Any, T]) -> None:
+        self._steps = steps
+
+    def send(self, value: Any, /) -> Any:
+        return self._steps.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._steps.throw(*error)
+
+    def close(self) -> None:
+        self._steps.close()
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._steps
+
+
 def _drive_task(
     work: Coroutine[Any, Any, T], member: MemberTasks, idle: list[_StepRunner]
 ) -> Generator[Any, Any, T]:
