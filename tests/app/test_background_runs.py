@@ -117,6 +117,7 @@ async def test_a_run_that_cannot_start_is_refused_with_its_reason(tmp_path: Path
     assert create_manager(tmp_path).get_status(run).state == "failed"
 
 
+@pytest.mark.fresh_interpreter
 async def test_a_run_that_starts_slowly_is_awaited_and_then_called_unstarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

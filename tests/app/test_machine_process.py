@@ -37,6 +37,7 @@ from shoal.app.session.ray_member_main import (
     host_main,
     main,
 )
+from shoal.backends.heap_trim import StartedObjects
 from shoal.backends.member_listener import MemberListener
 from shoal.backends.ray_backend import MemberHello
 from shoal.backends.ray_hosts import CLOSING_NOTICE, CONTROL_CHANNEL, StartMemberOrder
@@ -303,7 +304,7 @@ def test_a_process_ends_when_the_connection_to_its_lead_is_gone_and_not_before()
 
 
 async def test_a_hosted_member_ends_its_session_or_is_aborted_before_it_has_one(tmp_path: Path) -> None:
-    member = _HostedMember()
+    member = _HostedMember(StartedObjects())
     assert member.changes_directory is False
     member.end()  # it has not begun
     work: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -312,7 +313,7 @@ async def test_a_hosted_member_ends_its_session_or_is_aborted_before_it_has_one(
         await work
 
     for has_session in (False, True):
-        member = _HostedMember()
+        member = _HostedMember(StartedObjects())
         running = asyncio.create_task(member.run(wait()))
         await asyncio.sleep(0)
         async with open_session(tmp_path, script_agents(lead=["x"])) as session:

@@ -15,6 +15,7 @@ import fcntl
 import gc
 import importlib
 import io
+import linecache
 import os
 import pickle
 import pkgutil
@@ -176,6 +177,10 @@ def run_program(arguments: list[str]) -> None:
     elif arguments[0] == "-c":
         sys.path[0] = ""
         sys.argv = ["-c", *arguments[2:]]
+        if sys.version_info >= (3, 13):
+            # Tracebacks have the lines of such code since then.
+            lines = arguments[1].splitlines(keepends=True)
+            linecache.cache["<string>"] = (len(arguments[1]), None, lines, "<string>")
         exec(compile(arguments[1], "<string>", "exec"), vars(main))
     else:
         sys.path[0] = str(Path(arguments[0]).resolve().parent)

@@ -123,10 +123,14 @@ async def take_tasks(locks: TaskBoardLocks, tasks: DirectoryHandle) -> None:
 
 
 async def take_directory(locks: TaskBoardLocks, tasks: DirectoryHandle) -> None:
-    async with locks.lock_directory(tasks):
+    flock = locks.get_directory_flock(tasks)
+    await flock.acquire(locks.compute_deadline())
+    try:
         with open_for_check(tasks.path / ".lock") as fd:
             assert is_flocked(fd)
         raise ZeroDivisionError
+    finally:
+        flock.release()
 
 
 async def take_list(locks: TaskBoardLocks, tasks: DirectoryHandle) -> None:

@@ -1,4 +1,4 @@
-"""Guard against endless loops: repeated tool calls, and messages between agents that change nothing."""
+"""Guard against endless loops: repeated tool calls, messages and claims of tasks that change nothing."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ _FILE_TOOLS = frozenset(("Write", "Edit", "NotebookEdit"))
 _UNCHANGED_FILE = ", 0 added, 0 removed."
 """In the result of a write that changed no line."""
 _MAX_TASK_STATES = 256
+_MAX_CLAIMED_TASKS = 256
 _READING_COMMANDS = frozenset(
     (
         *("cat", "date", "echo", "env", "false", "file", "find", "grep", "head", "id", "ls", "pwd"),
@@ -145,9 +146,12 @@ class RepetitionGuard(Struct, kw_only=True):
     """Number of repetitions that the agent was told about; 0 if it was not told about any."""
     sent: dict[str, int] = field(default_factory=dict[str, int])
     """Number of messages by recipient since the last change."""
+    claims: dict[str, int] = field(default_factory=dict[str, int])
+    """Number of times that the agent claimed a task since the last change, by task."""
     journal_offset: int | None = None
-    """Offset from which changes count; None until the first message."""
+    """Offset from which changes count; None until the first message or the second claim of a task."""
     was_told_of_messages: bool = False
+    was_told_of_claims: bool = False
     task_states: dict[TaskChanged, None] = field(default_factory=dict[TaskChanged, None])
     """Latest states of tasks; a task that returns to one of them has not changed."""
     stop_reason: str = ""
@@ -221,6 +225,20 @@ class RepetitionGuard(Struct, kw_only=True):
         if (now - self.counted_at) * 1000 >= WAIT_MILLISECONDS:
             self.forget_calls()
 
+    def add_claim(self, task: str) -> int:
+        """Return how often the agent has claimed this task since the last change."""
+        count = self.claims.pop(task, 0) + 1
+        self.claims[task] = count
+        if len(self.claims) > _MAX_CLAIMED_TASKS:
+            del self.claims[next(iter(self.claims))]
+        return count
+
+    def forget_exchanges(self) -> None:
+        """Start the counts of messages and claims again: a task or a file has changed."""
+        self.sent.clear()
+        self.claims.clear()
+        self.was_told_of_messages = self.was_told_of_claims = False
+
     def add_task_state(self, state: TaskChanged) -> bool:
         """Return True if the task was not in this state before."""
         is_new = state not in self.task_states
@@ -239,8 +257,8 @@ class RepetitionGuard(Struct, kw_only=True):
     def forget_all(self) -> None:
         """Start all counts again, because a person wants the agent to continue."""
         self.forget_calls()
-        self.sent.clear()
-        self.journal_offset, self.was_told_of_messages = None, False
+        self.forget_exchanges()
+        self.journal_offset = None
         self.task_states.clear()
         self.stop_reason = ""
 
@@ -289,21 +307,8 @@ async def _check_calls(agent: AgentRunner, guard: RepetitionGuard, limit: int) -
 
 
 async def _check_exchanges(agent: AgentRunner, guard: RepetitionGuard, limit: int) -> None:
-    journal = agent.environment.journal
-    if journal is None:
-        return
-    if guard.journal_offset is None:
-        guard.journal_offset = journal.get_position()
     recipient, count = max(guard.sent.items(), key=lambda item: item[1])
-    if count < limit:
-        return
-    # Read only now: changes of agents in other processes are in the journal, and here the wait is rare.
-    changed, guard.journal_offset = _find_change(
-        guard, journal.read_records(guard.journal_offset), guard.journal_offset
-    )
-    if changed:
-        guard.sent.clear()
-        guard.was_told_of_messages = False
+    if _has_changed_anything(agent, guard, is_limit_reached=count >= limit):
         return
     if guard.was_told_of_messages and count <= limit:
         return
@@ -314,6 +319,39 @@ async def _check_exchanges(agent: AgentRunner, guard: RepetitionGuard, limit: in
         notice=format_notice("unproductive_messages", count=count, recipient=recipient),
     )
     guard.was_told_of_messages = True
+
+
+async def enforce_claim_limit(agent: AgentRunner, task: str) -> None:
+    """Tell the agent once that it claims the same task again and again, then ask the user or stop it."""
+    guard, limit = agent.state.repetition, agent.limits.max_unproductive_messages
+    count = guard.add_claim(task)
+    if limit is None or count < 2 or _has_changed_anything(agent, guard, is_limit_reached=count >= limit):
+        return
+    await _tell_or_ask(
+        agent,
+        was_told=guard.was_told_of_claims,
+        subject=format_notice("loop_of_claims", count=count, task=task),
+        notice=format_notice("repeated_claims", count=count, task=task),
+    )
+    guard.was_told_of_claims = True
+
+
+def _has_changed_anything(agent: AgentRunner, guard: RepetitionGuard, *, is_limit_reached: bool) -> bool:
+    """Return True if a task or a file has changed since the first message or claim, or if nobody knows."""
+    journal = agent.environment.journal
+    if journal is None:
+        return True
+    if guard.journal_offset is None:
+        guard.journal_offset = journal.get_position()
+    if not is_limit_reached:
+        return True
+    # Read only now: changes of agents in other processes are in the journal, and here the wait is rare.
+    changed, guard.journal_offset = _find_change(
+        guard, journal.read_records(guard.journal_offset), guard.journal_offset
+    )
+    if changed:
+        guard.forget_exchanges()
+    return changed
 
 
 def _find_change(guard: RepetitionGuard, records: Iterable[JournalRecord], offset: int) -> tuple[bool, int]:

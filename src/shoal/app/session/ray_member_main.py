@@ -261,7 +261,7 @@ class CheckpointSender:
         self._clock = clock
         self._has_changes = CompactEvent()
         self._lock = asyncio.Lock()
-        self._session: Session | None = None
+        self._sessions: list[Session] = []
         self._noted = ""
         self._unconfirmed = 0
         self._confirmed = CompactEvent()
@@ -272,7 +272,7 @@ class CheckpointSender:
             if isinstance(event, ToolFinished):
                 self._has_changes.set()
 
-        self._session = session
+        self._sessions.append(session)
         session.subscribe(note_tool_end)
 
     async def listen(self) -> None:
@@ -296,11 +296,12 @@ class CheckpointSender:
             self._note_problem(await self._send_checkpoint())
 
     def _note_problem(self, problem: str) -> None:
-        if problem and problem != self._noted and self._session is not None and self._checkout is not None:
-            self._session.note(
-                f"Some files of this agent could not be stored; they are in {self._checkout.top} on "
-                f"{socket.gethostname()}. {problem}"
-            )
+        if problem and problem != self._noted and self._checkout is not None:
+            for session in self._sessions:
+                session.note(
+                    f"Some files of this agent could not be stored; they are in {self._checkout.top} on "
+                    f"{socket.gethostname()}. {problem}"
+                )
         self._noted = problem
 
     async def finish(self) -> None:

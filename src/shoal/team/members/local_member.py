@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from shoal.agent.hook_points import emit_note, run_agent_hooks
 from shoal.agent.loop import LoopResult, run_agent_loop
+from shoal.agent.repetition_guard import enforce_claim_limit
 from shoal.core.agents.identity import assume_identity
 from shoal.core.agents.subagents import ResolvedAgentSettings, RetainedWorktreeWork
 from shoal.core.budgets.limits import AgentSlot
@@ -244,7 +245,8 @@ class LocalMember:
             while True:
                 await self._wait_for_item_or_claim_task()
                 await self._acquire_work_slot()
-                await self._run_working_period()
+                if not self.agent.state.repetition.stop_reason:
+                    await self._run_working_period()
                 self._release_work_slot()
                 if detail := self.agent.state.repetition.stop_reason:
                     text = self._last_assistant_text
@@ -405,6 +407,7 @@ class LocalMember:
                 self._claimed_task = claim.task.id
                 self._services.runtime.team_store.attempts[self.id, claim.task.id] = claim.attempt or ""
                 self._queue_task_claim_notice(claim.task)
+                await enforce_claim_limit(self.agent, claim.task.id)
         except (LockUnavailable, StateFileError) as error:
             self._failed_claims += isinstance(error, StateFileError)
             if self._failed_claims >= _MAX_FAILED_CLAIMS:
@@ -484,9 +487,8 @@ class LocalMember:
     async def _run_turn_with_stall_retry(self, prompt: Message | None) -> LoopResult:
         """Run a turn, restarted once from its history. Raises `MemberStalledError` at the second stall."""
         try:
-            return await self._stall_detector.run_turn(
-                run_agent_loop(self.agent, prompt, by="runtime"), self.agent.tools
-            )
+            async with self._stall_detector.watch_turn_for_stall(self.agent.tools):
+                return await run_agent_loop(self.agent, prompt, by="runtime")
         except MemberStalledError as error:
             self._close_interrupted_tool_calls()
             self._services.note(f"{self.name} stalled, so its turn is being restarted: {error}.")
@@ -494,7 +496,8 @@ class LocalMember:
             self._services.runtime.inbox.queue.put(
                 restart_notice.to_inbox_item(f"stalled-{self._services.ids.new_short_id()}", self.id)
             )
-        return await self._stall_detector.run_turn(run_agent_loop(self.agent, None), self.agent.tools)
+        async with self._stall_detector.watch_turn_for_stall(self.agent.tools):
+            return await run_agent_loop(self.agent, None)
 
     @property
     def _idle_notice_id(self) -> str:

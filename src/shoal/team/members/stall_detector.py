@@ -6,8 +6,9 @@ a tool without a deadline.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
 
 from shoal.core.clock import Clock, Deadline
 from shoal.core.conversation.tools import Tool
@@ -24,7 +25,6 @@ from shoal.core.events import (
 )
 from shoal.team.channel.mail_question_broker import MailQuestionBroker
 
-T = TypeVar("T")
 _NEVER = 31_536_000.0
 """Seconds between timer checks while nothing can stall."""
 _SLACK_DIVISOR = 20
@@ -65,14 +65,15 @@ class MemberStallDetector:
             handler(self, event)
         return self._emit(event)
 
-    async def run_turn(self, turn: Awaitable[T], tools: Mapping[str, Tool]) -> T:
-        """Run a turn; raises `MemberStalledError` if it stalls."""
+    @asynccontextmanager
+    async def watch_turn_for_stall(self, tools: Mapping[str, Tool]) -> AsyncIterator[None]:
+        """Watch a block; raises `MemberStalledError` inside it."""
         self._tools, self._request_open = tools, False
         self._running_tools.clear()
         timer = self._clock.deadline(_NEVER)
         try:
             async with timer as self._timer:
-                return await turn
+                yield
         except TimeoutError as error:
             raise MemberStalledError(f"no activity for {self._after:g} s") from error
         finally:
