@@ -61,9 +61,10 @@ def _run_probe(*arguments: str, timeout: float) -> dict[str, Any]:
     path = os.pathsep.join(place for place in sys.path if Path(place).is_absolute())
     try:
         result = subprocess.run(
-            [sys.executable, "-P", "-m", "shoal.backends.ray_probe", *arguments],
+            [sys.executable, "-P", "-m", "shoal.backends.ray_probe"],
             env={**os.environ, **RAY_ENVIRONMENT, "PYTHONPATH": path},
-            stdin=subprocess.DEVNULL,
+            # Not on the command line, which all users see: the address of a store has its password.
+            input=json.dumps(arguments).encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=timeout,
@@ -81,7 +82,7 @@ def _run_probe(*arguments: str, timeout: float) -> dict[str, Any]:
 
 def main() -> None:
     try:
-        answer = _answer(sys.argv[1:])
+        answer = _answer(json.load(sys.stdin))
     except Exception as error:  # noqa: BLE001 - the answer of this program
         answer = {"failed": shorten_error(error)}
     sys.stdout.write(json.dumps(answer) + "\n")
