@@ -122,6 +122,44 @@ def _record_varying_call(call: ToolUseBlock, result: ToolResultBlock) -> _CallRe
     return _CallRecord(name, call_input, content, result.is_error)
 
 
+class _ExchangeCounts(Struct, kw_only=True):
+    """Messages and claims of one agent since a task or a file last changed."""
+
+    sent: dict[str, int] = field(default_factory=dict[str, int])
+    """Number of messages by recipient."""
+    claims: dict[str, int] = field(default_factory=dict[str, int])
+    """Number of times that the agent claimed a task, by task."""
+    journal_offset: int | None = None
+    """Offset from which changes count; None until the first message or the second claim of a task."""
+    was_told_of_messages: bool = False
+    was_told_of_claims: bool = False
+    task_states: dict[TaskChanged, None] = field(default_factory=dict[TaskChanged, None])
+    """Latest states of tasks; a task that returns to one of them has not changed."""
+
+    def add_claim(self, task: str) -> int:
+        """Return how often the agent has claimed this task since the last change."""
+        count = self.claims.pop(task, 0) + 1
+        self.claims[task] = count
+        if len(self.claims) > _MAX_CLAIMED_TASKS:
+            del self.claims[next(iter(self.claims))]
+        return count
+
+    def forget_counts(self) -> None:
+        """Start the counts of messages and claims again: a task or a file has changed."""
+        self.sent.clear()
+        self.claims.clear()
+        self.was_told_of_messages = self.was_told_of_claims = False
+
+    def add_task_state(self, state: TaskChanged) -> bool:
+        """Return True if the task was not in this state before."""
+        is_new = state not in self.task_states
+        self.task_states.pop(state, None)
+        self.task_states[state] = None
+        if len(self.task_states) > _MAX_TASK_STATES:
+            del self.task_states[next(iter(self.task_states))]
+        return is_new
+
+
 class RepetitionGuard(Struct, kw_only=True):
     """Counts of one agent. A change of a task or a file by any agent of the run resets the exchanges."""
 
@@ -144,16 +182,7 @@ class RepetitionGuard(Struct, kw_only=True):
     """True if background work of the agent has ended since then."""
     told_repeats: int = 0
     """Number of repetitions that the agent was told about; 0 if it was not told about any."""
-    sent: dict[str, int] = field(default_factory=dict[str, int])
-    """Number of messages by recipient since the last change."""
-    claims: dict[str, int] = field(default_factory=dict[str, int])
-    """Number of times that the agent claimed a task since the last change, by task."""
-    journal_offset: int | None = None
-    """Offset from which changes count; None until the first message or the second claim of a task."""
-    was_told_of_messages: bool = False
-    was_told_of_claims: bool = False
-    task_states: dict[TaskChanged, None] = field(default_factory=dict[TaskChanged, None])
-    """Latest states of tasks; a task that returns to one of them has not changed."""
+    exchanges: _ExchangeCounts = field(default_factory=_ExchangeCounts)
     stop_reason: str = ""
     """Reason why the agent was stopped; empty if it was not."""
 
@@ -169,7 +198,8 @@ class RepetitionGuard(Struct, kw_only=True):
         if name == "SendMessage" and not result.is_error:
             # One recipient, however it is written: with its team, or in capitals.
             recipient = str(call.input.get("to", "")).strip().partition("@")[0].casefold()
-            self.sent[recipient] = self.sent.get(recipient, 0) + 1
+            sent = self.exchanges.sent
+            sent[recipient] = sent.get(recipient, 0) + 1
 
     def add_paused_answer(self, answer: Message) -> None:
         self.round.append(_CallRecord(_PAUSE, {}, answer.content))
@@ -225,29 +255,6 @@ class RepetitionGuard(Struct, kw_only=True):
         if (now - self.counted_at) * 1000 >= WAIT_MILLISECONDS:
             self.forget_calls()
 
-    def add_claim(self, task: str) -> int:
-        """Return how often the agent has claimed this task since the last change."""
-        count = self.claims.pop(task, 0) + 1
-        self.claims[task] = count
-        if len(self.claims) > _MAX_CLAIMED_TASKS:
-            del self.claims[next(iter(self.claims))]
-        return count
-
-    def forget_exchanges(self) -> None:
-        """Start the counts of messages and claims again: a task or a file has changed."""
-        self.sent.clear()
-        self.claims.clear()
-        self.was_told_of_messages = self.was_told_of_claims = False
-
-    def add_task_state(self, state: TaskChanged) -> bool:
-        """Return True if the task was not in this state before."""
-        is_new = state not in self.task_states
-        self.task_states.pop(state, None)
-        self.task_states[state] = None
-        if len(self.task_states) > _MAX_TASK_STATES:
-            del self.task_states[next(iter(self.task_states))]
-        return is_new
-
     def forget_calls(self) -> None:
         """Start the count of calls again: something new arrived for the agent."""
         self.last, self.repeats, self.told_repeats = [], 0, 0
@@ -257,9 +264,7 @@ class RepetitionGuard(Struct, kw_only=True):
     def forget_all(self) -> None:
         """Start all counts again, because a person wants the agent to continue."""
         self.forget_calls()
-        self.forget_exchanges()
-        self.journal_offset = None
-        self.task_states.clear()
+        self.exchanges = _ExchangeCounts()
         self.stop_reason = ""
 
 
@@ -274,8 +279,8 @@ async def enforce_repetition_limits(agent: AgentRunner) -> None:
     if agent.state.halt_reason or (max_calls is not None and await _check_calls(agent, guard, max_calls)):
         return
     guard.told_repeats = 0
-    if max_messages is not None and guard.sent:
-        await _check_exchanges(agent, guard, max_messages)
+    if max_messages is not None and guard.exchanges.sent:
+        await _check_exchanges(agent, guard.exchanges, max_messages)
 
 
 async def _check_calls(agent: AgentRunner, guard: RepetitionGuard, limit: int) -> bool:
@@ -306,55 +311,55 @@ async def _check_calls(agent: AgentRunner, guard: RepetitionGuard, limit: int) -
     return False
 
 
-async def _check_exchanges(agent: AgentRunner, guard: RepetitionGuard, limit: int) -> None:
-    recipient, count = max(guard.sent.items(), key=lambda item: item[1])
-    if _has_changed_anything(agent, guard, is_limit_reached=count >= limit):
+async def _check_exchanges(agent: AgentRunner, counts: _ExchangeCounts, limit: int) -> None:
+    recipient, count = max(counts.sent.items(), key=lambda item: item[1])
+    if _has_changed_anything(agent, counts, is_limit_reached=count >= limit):
         return
-    if guard.was_told_of_messages and count <= limit:
+    if counts.was_told_of_messages and count <= limit:
         return
     await _tell_or_ask(
         agent,
-        was_told=guard.was_told_of_messages,
+        was_told=counts.was_told_of_messages,
         subject=format_notice("loop_of_messages", count=count, recipient=recipient),
         notice=format_notice("unproductive_messages", count=count, recipient=recipient),
     )
-    guard.was_told_of_messages = True
+    counts.was_told_of_messages = True
 
 
 async def enforce_claim_limit(agent: AgentRunner, task: str) -> None:
     """Tell the agent once that it claims the same task again and again, then ask the user or stop it."""
-    guard, limit = agent.state.repetition, agent.limits.max_unproductive_messages
-    count = guard.add_claim(task)
-    if limit is None or count < 2 or _has_changed_anything(agent, guard, is_limit_reached=count >= limit):
+    counts, limit = agent.state.repetition.exchanges, agent.limits.max_unproductive_messages
+    count = counts.add_claim(task)
+    if limit is None or count < 2 or _has_changed_anything(agent, counts, is_limit_reached=count >= limit):
         return
     await _tell_or_ask(
         agent,
-        was_told=guard.was_told_of_claims,
+        was_told=counts.was_told_of_claims,
         subject=format_notice("loop_of_claims", count=count, task=task),
         notice=format_notice("repeated_claims", count=count, task=task),
     )
-    guard.was_told_of_claims = True
+    counts.was_told_of_claims = True
 
 
-def _has_changed_anything(agent: AgentRunner, guard: RepetitionGuard, *, is_limit_reached: bool) -> bool:
+def _has_changed_anything(agent: AgentRunner, counts: _ExchangeCounts, *, is_limit_reached: bool) -> bool:
     """Return True if a task or a file has changed since the first message or claim, or if nobody knows."""
     journal = agent.environment.journal
     if journal is None:
         return True
-    if guard.journal_offset is None:
-        guard.journal_offset = journal.get_position()
+    if counts.journal_offset is None:
+        counts.journal_offset = journal.get_position()
     if not is_limit_reached:
         return True
     # Read only now: changes of agents in other processes are in the journal, and here the wait is rare.
-    changed, guard.journal_offset = _find_change(
-        guard, journal.read_records(guard.journal_offset), guard.journal_offset
+    changed, counts.journal_offset = _find_change(
+        counts, journal.read_records(counts.journal_offset), counts.journal_offset
     )
     if changed:
-        guard.forget_exchanges()
+        counts.forget_counts()
     return changed
 
 
-def _find_change(guard: RepetitionGuard, records: Iterable[JournalRecord], offset: int) -> tuple[bool, int]:
+def _find_change(counts: _ExchangeCounts, records: Iterable[JournalRecord], offset: int) -> tuple[bool, int]:
     """Return whether the events contain a change of a task or a file, and the offset after them."""
     changed = False
     reading_calls: set[str] = set()
@@ -362,7 +367,7 @@ def _find_change(guard: RepetitionGuard, records: Iterable[JournalRecord], offse
         offset = record.next
         match record.event:
             case TaskChanged() as state:
-                changed = guard.add_task_state(state) or changed
+                changed = counts.add_task_state(state) or changed
             case ToolStarted(tool="Bash", call=call, preview=command) if is_reading_command(command):
                 reading_calls.add(call)
             case ToolFinished(tool="Bash", call=call, is_error=False):
