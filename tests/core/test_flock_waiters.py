@@ -116,6 +116,25 @@ async def test_waiters_that_stay_get_the_lock_in_order_and_nothing_is_left(
     assert try_flock_once(path)
 
 
+async def test_a_lock_is_not_delivered_to_a_waiter_that_has_just_given_up(
+    tmp_path: Path, new_pool: flock_queue._FlockThreadPool
+) -> None:
+    path = tmp_path / "lock"
+    holder = hold_lock(path)
+    first, second = (asyncio.create_task(acquire_flock(open_lock_file(path))) for _ in range(2))
+    await asyncio.sleep(0)
+    os.close(holder)
+    while new_pool._busy:  # afterward, the event loop is about to deliver the lock
+        os.sched_yield()
+    first.cancel()
+    async with asyncio.timeout(30):
+        fd = await second
+    assert first.cancelled()
+    assert count_open_files(path) == 1
+    os.close(fd)
+    assert try_flock_once(path)
+
+
 def try_flock_once(path: Path) -> bool:
     fd = open_lock_file(path)
     try:

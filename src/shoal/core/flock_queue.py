@@ -69,6 +69,8 @@ class _FlockQueue:
         self._threads.submit(self)
 
     def _deliver_lock_to_waiter(self, fd: int, acquired: bool, failure: OSError | None) -> None:  # noqa: FBT001 - the loop passes it positionally
+        for canceled in [future for future in self._waiting if future.done()]:
+            self.cancel(canceled)  # its task has not run since
         self._tried = None
         waiter = next(iter(self._waiting), None)
         if waiter is None or not (acquired or failure):
