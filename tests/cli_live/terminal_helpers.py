@@ -6,8 +6,12 @@ import json
 from typing import Any
 
 from cli_live.conftest import CliProject
+from shoal.core.agents.subagents import AgentResult, AgentWorkEvidence
+from shoal.core.budgets.usage import Usage
+from shoal.core.ids import LEAD_ID, AgentId
 
 CTRL_C, CTRL_D = "\x03", "\x04"
+JOE = AgentId("a1")
 
 
 def make_bash_call(command: str) -> dict[str, Any]:
@@ -37,3 +41,19 @@ def write_agent_definition(cli_project: CliProject, name: str, color: str) -> No
 
 def get_session_id(cli_project: CliProject) -> str:
     return next((cli_project.home / "projects").glob("*/*.jsonl")).stem
+
+
+def make_result(**facts: Any) -> AgentResult:
+    known: dict[str, Any] = {
+        "id": "r",
+        "agent": JOE,
+        "status": "completed",
+        "kind": "plumber",
+        "description": "mend\nit",
+        "report_to": LEAD_ID,
+        "call": "c1",
+        "evidence": AgentWorkEvidence(tool_calls=2),
+        "usage": Usage(input_tokens=1_500),
+        "duration_ms": 12_000,
+    }
+    return AgentResult(**known | facts)

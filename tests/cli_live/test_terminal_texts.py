@@ -9,17 +9,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from cli_live.terminal_helpers import JOE, make_result
 from shoal.app.isolation.machine_checks import DoctorDiagnostic
 from shoal.app.reports.hook_report import HookReportRow
 from shoal.app.reports.permission_report import PermissionReport, PermissionRuleReportRow
 from shoal.app.run_view.agent_status import AgentStatusRecord
 from shoal.core.agents.subagents import (
     PROGRAM_CALL,
-    AgentResult,
-    AgentWorkEvidence,
     RetainedWorktreeWork,
 )
-from shoal.core.budgets.usage import Usage
 from shoal.core.events import (
     PREVIEW_LENGTH,
     AgentEnded,
@@ -39,7 +37,7 @@ from shoal.core.events import (
     WorkflowStepStarted,
     WorktreeWorkRetained,
 )
-from shoal.core.ids import LEAD_ID, AgentId, SessionId
+from shoal.core.ids import LEAD_ID, SessionId
 from shoal.core.permissions.permission_changes import (
     AddDirectoriesPermissionSuggestion,
     AddPermissionRulesSuggestion,
@@ -95,8 +93,6 @@ from shoal.surfaces.terminal.text_styles import (
 )
 from shoal.surfaces.terminal.tool_outcomes import describe_tool_outcome, format_todo_lines
 from shoal.workspaces.checkpoints import FileUndoReport, UnrestoredFile
-
-JOE = AgentId("a1")
 
 
 @pytest.mark.parametrize(
@@ -235,22 +231,6 @@ def make_start(**facts: Any) -> AgentStarted:
         "cwd": "/",
     }
     return AgentStarted(**known | facts)
-
-
-def make_result(**facts: Any) -> AgentResult:
-    known: dict[str, Any] = {
-        "id": "r",
-        "agent": JOE,
-        "status": "completed",
-        "kind": "plumber",
-        "description": "mend\nit",
-        "report_to": LEAD_ID,
-        "call": "c1",
-        "evidence": AgentWorkEvidence(tool_calls=2),
-        "usage": Usage(input_tokens=1_500),
-        "duration_ms": 12_000,
-    }
-    return AgentResult(**known | facts)
 
 
 WORK = RetainedWorktreeWork(path="/w/tree-1", branch="b")

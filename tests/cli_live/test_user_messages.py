@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from cli_live.terminal_helpers import JOE, make_result
 from shoal.core import errors
 from shoal.core.agents.subagents import (
-    AgentResult,
     AgentStatusSnapshot,
-    AgentWorkEvidence,
 )
 from shoal.core.budgets.usage import Usage
 from shoal.core.events import (
@@ -33,24 +32,6 @@ from shoal.core.permissions.questions import (
 from shoal.core.teams.tasks import Task
 from shoal.core.teams.team_operations import TeammateStatusSnapshot
 from shoal.surfaces.terminal import user_messages
-
-JOE = AgentId("a1")
-
-
-def make_result(**facts: Any) -> AgentResult:
-    known: dict[str, Any] = {
-        "id": "r",
-        "agent": JOE,
-        "status": "completed",
-        "kind": "plumber",
-        "description": "mend\nit",
-        "report_to": LEAD_ID,
-        "call": "c1",
-        "evidence": AgentWorkEvidence(tool_calls=2),
-        "usage": Usage(input_tokens=1_500),
-        "duration_ms": 12_000,
-    }
-    return AgentResult(**known | facts)
 
 
 def make_permission(**facts: Any) -> PermissionQuestion:

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 _NOREPLACE, _EXCHANGE = 1, 2
-_FILE_NAME_CODEC = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
+FILE_NAME_CODEC = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 """What `os.fsencode` uses, without its checks: each change of a task renames six times."""
 _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
 
@@ -34,9 +34,7 @@ def _call_renameat2(source: int, name: str, target: int, new_name: str, flags: i
     rename = _load_renameat2()
     if rename is None:
         return None
-    failure = rename(
-        source, name.encode(*_FILE_NAME_CODEC), target, new_name.encode(*_FILE_NAME_CODEC), flags
-    )
+    failure = rename(source, name.encode(*FILE_NAME_CODEC), target, new_name.encode(*FILE_NAME_CODEC), flags)
     if not failure:
         return True
     import ctypes

@@ -15,11 +15,12 @@ from struct import Struct
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from shoal.stores.files.access.atomic_rename import FILE_NAME_CODEC
+
 _EVENT_HEADER = Struct("iIII")
 """Watch, flags, cookie and length of the name. A name is followed by zeros."""
 _EVENT_HEADER_SIZE = _EVENT_HEADER.size
 _LOCK_SUFFIX = b".lock"
-_FILE_NAME_CODEC = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 _BUFFER_SIZE = 1 << 14
 """Python maps new memory for a larger one at each read, and most reads find nothing."""
 
@@ -49,7 +50,7 @@ class InotifyDirectoryWatch:
         if not self.names:
             return set()
         names, self.names = self.names, set()
-        return {str(name, *_FILE_NAME_CODEC) for name in names}
+        return {str(name, *FILE_NAME_CODEC) for name in names}
 
     def set_callback(self, callback: Callable[[], None] | None) -> None:
         """Set the function that the running loop calls if there are names to take; None removes it."""
