@@ -42,6 +42,9 @@ CONNECT_SECONDS = 10.0
 _MAX_CONNECTIONS = 4
 _POOLER_PROBES = 4
 _FIRST_PAUSE, _MAX_PAUSE = 0.05, 1.0
+_SET_SERVICE_COMMITS = "SET synchronous_commit = off"
+"""Notifications, renewals and ends of leases need no flush. After a crash of the server, leases are extended,
+and a write that relies on an ended lease is flushed after that end."""
 _NOTIFY_PAUSE = 0.005
 """Seconds between two batches of notifications: a busy board sends one for many changes."""
 _DISPLAY_PAUSE = 0.05
@@ -135,6 +138,7 @@ class DatabaseWorker:
         try:
             await self._check_server(service.raw, migrate=migrate)
             self.epoch = await self._create_holder(service.raw)
+            await service.raw.execute(_SET_SERVICE_COMMITS)
         except asyncpg.PostgresError as error:
             await service.raw.close()
             raise describe_refusal(self._shown_address, error) from error
@@ -386,6 +390,7 @@ class DatabaseWorker:
                 service = await self._connect()
                 async with self._service_lock:
                     await self._renew_lease_after_loss(service.raw)
+                    await service.raw.execute(_SET_SERVICE_COMMITS)
                     for channel in self._listeners:
                         await service.raw.add_listener(channel, self._on_notification)
                 self._service, self._returned_at = service, time.monotonic()
