@@ -8,7 +8,7 @@ import uuid
 import zlib
 from hashlib import blake2b
 from random import Random
-from typing import NewType
+from typing import NewType, Protocol
 
 SessionId = NewType("SessionId", str)
 """Id of a session."""
@@ -99,3 +99,22 @@ def is_uuid(text: str) -> bool:
 def slugify_project_path(path: str) -> str:
     """Return the directory name under `projects/`: every character outside [A-Za-z0-9] becomes a dash."""
     return re.sub(r"[^A-Za-z0-9]", "-", path)
+
+
+class JitterSource(Protocol):
+    """Source of random numbers that spread retries, like `random.Random`."""
+
+    def random(self) -> float:
+        """Return a number from 0 up to 1."""
+
+
+class LazyJitter:
+    """Random numbers of a generator that is created on first use: most sessions never retry."""
+
+    __slots__ = ("_ids",)
+
+    def __init__(self, ids: IdGenerator) -> None:
+        self._ids = ids
+
+    def random(self) -> float:
+        return self._ids.random.random()

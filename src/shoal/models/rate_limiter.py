@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import deque
 
 from msgspec import Struct
@@ -19,6 +18,7 @@ from shoal.core.conversation.model_requests import (
     StreamDelta,
 )
 from shoal.core.errors import ModelError, RateLimited, StreamCut, StreamStalled, TransientModelError
+from shoal.core.ids import JitterSource
 from shoal.core.ports import Model
 
 
@@ -50,7 +50,7 @@ class RateLimiter:
     longer than the policy allows: requests meanwhile fail with the reason.
     """
 
-    def __init__(self, clock: Clock, rng: random.Random, policy: ModelRetryPolicy | None = None) -> None:
+    def __init__(self, clock: Clock, rng: JitterSource, policy: ModelRetryPolicy | None = None) -> None:
         self._clock = clock
         self._random = rng
         self.policy = policy or ModelRetryPolicy()
@@ -164,7 +164,7 @@ class RateLimiter:
 class RateLimiterRegistry:
     """One rate limiter for each model that a process uses."""
 
-    def __init__(self, clock: Clock, rng: random.Random, policy: ModelRetryPolicy | None = None) -> None:
+    def __init__(self, clock: Clock, rng: JitterSource, policy: ModelRetryPolicy | None = None) -> None:
         self._clock = clock
         self._random = rng
         self._policy = policy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from shoal.core.compact_event import CompactEvent
 from shoal.core.conversation.inbox_items import InboxItem, InboxPriority
@@ -20,15 +20,52 @@ class _AgentItemQueue:
     __slots__ = ("by_priority", "item_added")
 
     def __init__(self) -> None:
-        self.by_priority: tuple[deque[InboxItem], ...] = (deque(), deque(), deque(), deque())
-        """One for each priority, and one for quiet items."""
+        self.by_priority: dict[int, deque[InboxItem]] = {}
+        """One for each priority, and one for quiet items. Each exists while it has items: an empty one takes
+        700 bytes, and a process may have thousands of agents."""
         self.item_added: CompactEvent | None = None
 
     def __len__(self) -> int:
         """Return the number of items that wake the agent."""
         # Called for each member of a large team whenever the team may be idle.
-        first, second, third, _ = self.by_priority
-        return len(first) + len(second) + len(third)
+        count = 0
+        for index, items in self.by_priority.items():
+            if index != _QUIET_INDEX:
+                count += len(items)
+        return count
+
+    def iterate_items(self) -> Iterator[InboxItem]:
+        """Yield all items in the order in which they are taken."""
+        for index in sorted(self.by_priority):
+            yield from self.by_priority[index]
+
+    def open_priority(self, item: InboxItem) -> deque[InboxItem]:
+        """Return the queue of the item's priority, created if missing."""
+        index = _PRIORITY_ORDER.index(item.priority) if item.wakes else _QUIET_INDEX
+        return self.by_priority.setdefault(index, deque())
+
+    def take_first(self) -> InboxItem | None:
+        if not self.by_priority:
+            return None
+        index = min(self.by_priority)
+        item = self.by_priority[index].popleft()
+        self._drop_if_empty(index)
+        return item
+
+    def remove(self, is_removed: Callable[[InboxItem], bool]) -> list[InboxItem]:
+        """Remove the items for which the function returns True; return them in order."""
+        removed: list[InboxItem] = []
+        for index, items in sorted(self.by_priority.items()):
+            found = [item for item in items if is_removed(item)]
+            if found:
+                removed.extend(found)
+                self.by_priority[index] = deque(item for item in items if not is_removed(item))
+                self._drop_if_empty(index)
+        return removed
+
+    def _drop_if_empty(self, index: int) -> None:
+        if not self.by_priority[index]:
+            del self.by_priority[index]
 
     async def wait_for_added_item(self) -> None:
         self.item_added = self.item_added or CompactEvent()
@@ -45,7 +82,7 @@ class SharedInboxQueue:
 
     def put(self, item: InboxItem) -> None:
         agent_queue = self._open_agent_queue(item.to)
-        _insert_by_rank(agent_queue.by_priority[_get_priority_index(item)], item)
+        _insert_by_rank(agent_queue.open_priority(item), item)
         if agent_queue.item_added is not None and item.wakes:
             agent_queue.item_added.set()
 
@@ -54,29 +91,22 @@ class SharedInboxQueue:
         agent_queue = self._agent_queues.get(to)
         if agent_queue is None or (only_waking and not len(agent_queue)):
             return None
-        for items in agent_queue.by_priority:
-            if items:
-                return items.popleft()
-        if agent_queue.item_added is None:
+        item = agent_queue.take_first()
+        if item is None and agent_queue.item_added is None:
             del self._agent_queues[to]
-        return None
+        return item
 
     def put_back(self, item: InboxItem) -> None:
         """Put an item before all others of its priority."""
         agent_queue = self._open_agent_queue(item.to)
-        agent_queue.by_priority[_get_priority_index(item)].appendleft(item)
+        agent_queue.open_priority(item).appendleft(item)
 
     def take_user_prompts(self, to: AgentId) -> tuple[InboxItem, ...]:
         """Take the user's undelivered prompts; the rest stays."""
         agent_queue = self._agent_queues.get(to)
         if agent_queue is None:
             return ()
-        prompts = tuple(item for items in agent_queue.by_priority for item in items if item.by == "person")
-        for items in agent_queue.by_priority:
-            others = [item for item in items if item.by != "person"]
-            items.clear()
-            items.extend(others)
-        return prompts
+        return tuple(agent_queue.remove(lambda item: item.by == "person"))
 
     def add_delivery_listener(self, listener: Callable[[InboxItem], None]) -> None:
         """Call a function with each item that is on its agent's transcript, in the order of registration."""
@@ -93,18 +123,11 @@ class SharedInboxQueue:
     def withdraw_item(self, to: AgentId, item_id: str) -> bool:
         """Withdraw an item; return True if it was still waiting."""
         agent_queue = self._agent_queues.get(to)
-        for items in () if agent_queue is None else agent_queue.by_priority:
-            for item in items:
-                if item.id == item_id:
-                    items.remove(item)
-                    return True
-        return False
+        return agent_queue is not None and bool(agent_queue.remove(lambda item: item.id == item_id))
 
     def has_item(self, to: AgentId, item_id: str) -> bool:
         agent_queue = self._agent_queues.get(to)
-        return agent_queue is not None and any(
-            item.id == item_id for items in agent_queue.by_priority for item in items
-        )
+        return agent_queue is not None and any(item.id == item_id for item in agent_queue.iterate_items())
 
     def count_waking_items(self, to: AgentId) -> int:
         """Return the number of waiting items that wake the agent."""
@@ -125,10 +148,6 @@ class SharedInboxQueue:
 
     def open_inbox(self, to: AgentId) -> QueueBackedAgentInbox:
         return QueueBackedAgentInbox(self, to)
-
-
-def _get_priority_index(item: InboxItem) -> int:
-    return _PRIORITY_ORDER.index(item.priority) if item.wakes else _QUIET_INDEX
 
 
 def _insert_by_rank(items: deque[InboxItem], item: InboxItem) -> None:

@@ -123,6 +123,8 @@ class _ToolFunctionSignature(msgspec.Struct, frozen=True, kw_only=True):
     schema: dict[str, Any]
     pydantic_types: dict[str, OutputType[Any]]
     """Parameters that only pydantic can describe and convert."""
+    defaults: dict[str, Any]
+    """Default of each parameter, by its field."""
 
 
 _signatures: dict[tuple[Any, ...], _ToolFunctionSignature] = {}
@@ -193,6 +195,7 @@ def _parse_tool_signature(
         arguments=arguments,
         schema=schema,
         pydantic_types=pydantic_types,
+        defaults={each.field: each.default for each in parameters},
     )
 
 
@@ -268,7 +271,7 @@ class FunctionTool:
         self._wants_context = signature.wants_context
         self._arguments = signature.arguments
         self._pydantic_types = signature.pydantic_types
-        self._defaults = {each.field: each.default for each in signature.parameters.values()}
+        self._defaults = signature.defaults
         self._call = _make_awaitable(function)
         self.schema = ToolSchema(name=name, description=description, input_schema=signature.schema)
 

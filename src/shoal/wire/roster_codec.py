@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -254,20 +255,25 @@ def _build_roster_entry(schema: _RosterMemberSchema, team: TeamName) -> RosterEn
     return RosterEntry(
         agent_id=schema.agent_id or format_agent_id(AgentName(schema.name), team),
         name=AgentName(schema.name),
-        agent_type=schema.agent_type or "",
-        model=schema.model or "",
+        agent_type=_intern(schema.agent_type) or "",
+        model=_intern(schema.model) or "",
         joined_at=_to_time_or_zero(schema.joined_at),
-        cwd=schema.cwd or "",
-        tmux_pane_id=schema.tmux_pane_id or "",
+        cwd=_intern(schema.cwd) or "",
+        tmux_pane_id=_intern(schema.tmux_pane_id) or "",
         subscriptions=tuple(schema.subscriptions or ()),
         prompt=schema.prompt,
-        color=schema.color,
+        color=_intern(schema.color),
         plan_mode_required=schema.plan_mode_required,
-        backend_type=schema.backend_type,
+        backend_type=_intern(schema.backend_type),
         is_active=schema.is_active,
         is_down=schema.shoal is not None and schema.shoal.state == DOWN_STATE,
         resources=None if schema.shoal is None else schema.shoal.resources,
     )
+
+
+def _intern(text: str | None) -> str | None:
+    """Return the same string for equal ones: most members of a large team have the same values."""
+    return None if text is None else sys.intern(text)
 
 
 def _to_time_or_zero(number: float | None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -236,7 +236,9 @@ class AgentFactory:
             mode=resolve_member_permission_mode(
                 get_permission_engine(new_agent.parent), definition, assignment
             ),
-            system=self._build_system_prompt(agent_prompt, workspace.cwd, definition.instructions),
+            system=self._get_system_prompt_builder(assignment)(
+                agent_prompt, workspace.cwd, definition.instructions
+            ),
             color=definition.color if assignment is None else assignment.color,
             background=definition.run.background,
             memory=None
@@ -448,7 +450,7 @@ class AgentFactory:
             can_bypass=permissions.can_bypass,
         )
         agent_prompt = build_agent_role_prompt(definition, new_agent.assignment)
-        system = facts.system or self._build_system_prompt(
+        system = facts.system or self._get_system_prompt_builder(new_agent.assignment)(
             agent_prompt, agent_workspace.workspace.cwd, definition.instructions
         )
         return AgentBlueprint(
@@ -651,6 +653,12 @@ class AgentFactory:
             list_commits=blueprint.agent_workspace.commits.list_commits,
             clean_up=release_agent_resources,
         )
+
+    def _get_system_prompt_builder(
+        self, assignment: TeammateMembership | None
+    ) -> Callable[[str, Path, bool], str]:
+        """Return the function without a cache for teammates: the prompt of each of them is different."""
+        return self._build_system_prompt if assignment is None else self._build_agent_system_prompt
 
     def _build_agent_system_prompt(self, prompt: str, cwd: Path, with_instructions: bool) -> str:  # noqa: FBT001 - a cache key
         instructions = self._runtime.knowledge.instructions.text if with_instructions else ""

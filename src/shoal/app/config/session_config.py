@@ -6,7 +6,6 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from random import Random
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -39,7 +38,7 @@ from shoal.app.settings.managed_switches import is_plugin_only, refuse_sideload_
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.core.agents.agent_definitions import AgentDefinition
 from shoal.core.errors import SettingsError, UnknownModel
-from shoal.core.ids import LEAD_ID, IdGenerator
+from shoal.core.ids import LEAD_ID, IdGenerator, JitterSource, LazyJitter
 from shoal.core.permissions.permission_changes import AUTO_MODE, AUTO_MODE_NOTE, resolve_permission_mode
 from shoal.core.plan_mode_model import PlanModeModel
 from shoal.core.ports import Journal, Model, ResultStore, Transcript
@@ -102,7 +101,7 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     store: Store
     history: SessionHistory
     ids: IdGenerator
-    jitter: Random
+    jitter: JitterSource
     structured_output: StructuredOutputTool | None
     """Tool that receives the structured answer, if one is required."""
     coordinator: bool
@@ -165,7 +164,7 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
     options = lead_choice.options
     ids = IdGenerator(options.seed)
     # Always drawn: a session's random numbers must not depend on its model or on earlier draws.
-    jitter = ids.derive_generator().random
+    jitter = LazyJitter(ids.derive_generator())
     store = choose_session_store(options, settings, exit_stack)
     history = (
         open_session_history(options, store, settings, str(cwd), ids)

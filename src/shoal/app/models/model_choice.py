@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -16,6 +15,7 @@ from shoal.app.settings.settings import Settings
 from shoal.core.agents.agent_definitions import INHERIT_MODEL
 from shoal.core.clock import Clock
 from shoal.core.errors import ModelError, NoModelConfigured, Unauthorized, UnknownModel
+from shoal.core.ids import JitterSource
 from shoal.core.ports import Model
 from shoal.core.tls_contexts import read_tls_variables
 
@@ -45,7 +45,7 @@ async def choose_model(
     name: str | None,
     settings: Settings,
     clock: Clock,
-    rng: Random,
+    rng: JitterSource,
     *,
     placeholders: RecordingPlaceholderReplacer | None = None,
 ) -> Model:
@@ -78,7 +78,7 @@ async def choose_model_with_fallback(
     fallback: str | None,
     settings: Settings,
     clock: Clock,
-    rng: Random,
+    rng: JitterSource,
     *,
     placeholders: RecordingPlaceholderReplacer | None = None,
     note: Callable[[str], None] | None = None,
@@ -150,7 +150,7 @@ def find_unavailable_reason(name: str, settings: Settings) -> str | None:
     return None
 
 
-async def _create_default_model(settings: Settings, clock: Clock, rng: Random) -> Model:
+async def _create_default_model(settings: Settings, clock: Clock, rng: JitterSource) -> Model:
     access = settings.access
     if settings.has_anthropic_access or settings.foreign.access.cloud:
         return _create_model(_choose_available_default(settings), settings, clock, rng)
@@ -179,7 +179,7 @@ def refuse_unknown_model(name: str, settings: Settings) -> None:
         _resolve_model(_qualify_gateway_model(name, settings), settings)
 
 
-def _create_model(name: str, settings: Settings, clock: Clock, rng: Random) -> Model:
+def _create_model(name: str, settings: Settings, clock: Clock, rng: JitterSource) -> Model:
     from shoal.models.providers import create_model
     from shoal.models.rate_limiter import ModelRetryPolicy, RateLimiterRegistry, RetryingModel
 

@@ -6,7 +6,6 @@ Checking and reserving is one step without an await, so two requests can never s
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping
 
 from shoal.core.budgets.agent_budgets import (
@@ -69,7 +68,7 @@ class Budget:
         self.is_priced = True
         self.expected_answer_tokens = INITIAL_ANSWER_TOKENS
         """Expected tokens of an answer for an agent that has not answered yet."""
-        self.waiting: deque[asyncio.Future[None]] = deque() if shared is None else shared.waiting
+        self.waiting: list[asyncio.Future[None]] = [] if shared is None else shared.waiting
         """Requests that can be sent only if others in flight turn out cheaper."""
         self._on_warning = on_warning
         self._gate = AgentCountLimiter(caps or AgentCountLimits())
@@ -98,7 +97,7 @@ class Budget:
     def wake_next_reservation_waiter(self) -> None:
         """Wake one waiter to try again; it wakes the next as soon as it can proceed."""
         while self.waiting:
-            waiter = self.waiting.popleft()
+            waiter = self.waiting.pop(0)
             if not waiter.done():
                 waiter.set_result(None)
                 return

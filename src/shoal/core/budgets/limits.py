@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -90,7 +89,7 @@ class AgentCountLimiter:
         self.caps = caps
         self.running = 0
         self.total = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: list[asyncio.Future[None]] = []
         """Waiters for a place, in order of arrival."""
 
     def restore_started_count(self, agents: int) -> None:
@@ -163,7 +162,7 @@ class AgentCountLimiter:
     def _release_place(self) -> None:
         # Handed over directly, so that a new agent cannot overtake the waiters.
         while self._waiting:
-            waiter = self._waiting.popleft()
+            waiter = self._waiting.pop(0)
             if not waiter.done():
                 waiter.set_result(None)
                 return

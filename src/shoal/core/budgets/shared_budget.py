@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from typing import Any
 
 from shoal.core.budgets.limits import BudgetLimits, BudgetMeter, create_budget_meters
@@ -27,7 +26,7 @@ class SharedBudget:
             raise ValueError("shoal.Budget(): set at least one limit: usd, tokens or requests.")
         self.limits = BudgetLimits(max_usd=usd, max_tokens=tokens, max_requests=requests)
         self.meters = create_budget_meters(self.limits, "tree")
-        self.waiting: deque[asyncio.Future[None]] = deque()
+        self.waiting: list[asyncio.Future[None]] = []
         """Requests that can be sent only if others in flight turn out cheaper."""
         self._sessions: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Collection, Container, Iterable, Sequence
 from contextlib import suppress
 from itertools import takewhile
@@ -67,7 +66,7 @@ class _UnreadCursor:
         """All unread mail up to this number is in `beyond`."""
         self.overlap = 0
         """Number of rows in `beyond` that are read again."""
-        self._places: deque[tuple[int, int]] = deque()
+        self._places: list[tuple[int, int]] = []
         """Numbers up to which the reader had all visible mail, and the first transaction after each."""
 
     def advance(self, rows: Sequence[Any]) -> None:
@@ -79,7 +78,7 @@ class _UnreadCursor:
         if known:
             end, oldest = known[-1]["number"], int(rows[0]["oldest"])
             while self._places and self._places[0][1] <= oldest:
-                self.start = max(self.start, min(end, self._places.popleft()[0]))
+                self.start = max(self.start, min(end, self._places.pop(0)[0]))
             if not self._places or self._places[-1][0] < end:
                 self._places.append((end, int(rows[0]["next"])))
         self.overlap = sum(row["number"] > self.start for row in known)

@@ -169,6 +169,7 @@ class MemberHost:
         team, entry = await self._read_own_roster_entry()
         self._colors[entry.name] = entry.color
         member = self._member = await self._create_member(team, entry)
+        del team  # the roster of a large team, which would be kept as long as the member
         if self._channel is not None:
             prompt = "" if member.prepared.prompt is None else member.prepared.prompt.text
             ready = MemberReadyMessage(
