@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -141,7 +141,7 @@ class AgentFactory:
         )
         self._toolset_cache = ToolsetCache(LEAD_ONLY_TOOLS)
         self._model_resolver = runtime.models
-        self._build_system_prompt = cache(self._build_agent_system_prompt)
+        self._get_system_prompt = cache(self._build_agent_system_prompt)
         self._output_directory = f"{runtime.store.directory}/tasks"
 
     def get_agent_output_path(self, agent: AgentId) -> str:
@@ -232,13 +232,12 @@ class AgentFactory:
         if spawn_plan.agent_tools.output_tool is not None:
             instruction = format_session_notice("output_instruction", tool=STRUCTURED_OUTPUT)
             agent_prompt = f"{agent_prompt}\n\n{instruction}"
+        build_system = self._get_system_prompt if assignment is None else self._build_agent_system_prompt
         initial = _InitialAgentState(
             mode=resolve_member_permission_mode(
                 get_permission_engine(new_agent.parent), definition, assignment
             ),
-            system=self._get_system_prompt_builder(assignment)(
-                agent_prompt, workspace.cwd, definition.instructions
-            ),
+            system=build_system(agent_prompt, workspace.cwd, definition.instructions),
             color=definition.color if assignment is None else assignment.color,
             background=definition.run.background,
             memory=None
@@ -450,7 +449,7 @@ class AgentFactory:
             can_bypass=permissions.can_bypass,
         )
         agent_prompt = build_agent_role_prompt(definition, new_agent.assignment)
-        system = facts.system or self._get_system_prompt_builder(new_agent.assignment)(
+        system = facts.system or self._get_system_prompt(
             agent_prompt, agent_workspace.workspace.cwd, definition.instructions
         )
         return AgentBlueprint(
@@ -653,12 +652,6 @@ class AgentFactory:
             list_commits=blueprint.agent_workspace.commits.list_commits,
             clean_up=release_agent_resources,
         )
-
-    def _get_system_prompt_builder(
-        self, assignment: TeammateMembership | None
-    ) -> Callable[[str, Path, bool], str]:
-        """Return the function without a cache for teammates: the prompt of each of them is different."""
-        return self._build_system_prompt if assignment is None else self._build_agent_system_prompt
 
     def _build_agent_system_prompt(self, prompt: str, cwd: Path, with_instructions: bool) -> str:  # noqa: FBT001 - a cache key
         instructions = self._runtime.knowledge.instructions.text if with_instructions else ""
