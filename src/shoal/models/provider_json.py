@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from shoal.core.text.encodable_text import repair_surrogates
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _MAX_COUNT = 2**53
@@ -44,8 +46,3 @@ def require_text_or_none(value: Any) -> str:
 def parse_token_count(value: Any) -> int:
     """Return a token count as a bounded integer; raises TypeError, ValueError or OverflowError."""
     return min(max(0, int(value or 0)), _MAX_COUNT)
-
-
-def repair_surrogates(text: str) -> str:
-    """Join halves of surrogate pairs and replace lone ones."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

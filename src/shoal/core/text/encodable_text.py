@@ -1,4 +1,4 @@
-"""Checks of texts that a program passes: what cannot be encoded could be neither stored nor sent."""
+"""Checks and repairs of texts that cannot be encoded: they could be neither stored nor sent."""
 
 from __future__ import annotations
 
@@ -20,3 +20,8 @@ def find_encoding_problem(text: str, *, is_system_text: bool = False) -> str | N
             'Remove it, or decode the text with errors="replace".'
         )
     return None
+
+
+def repair_surrogates(text: str) -> str:
+    """Join halves of surrogate pairs and replace lone ones."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

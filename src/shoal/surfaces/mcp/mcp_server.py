@@ -28,7 +28,9 @@ from shoal.core.names import parse_teammate_name
 from shoal.core.teams.member_backends import MemberLaunchArgs
 from shoal.core.teams.roster import NewMember, RosterEntry, TeamRoster
 from shoal.core.teams.tasks import TaskDraft
+from shoal.core.text.encodable_text import repair_surrogates
 from shoal.core.text.model_texts import ModelTexts, fill_template
+from shoal.surfaces.mcp.json_rpc_lines import RepairedMessageStream
 from shoal.wire.launch_args_codec import build_member_launch_flags
 
 Given = ParamSpec("Given")
@@ -47,14 +49,14 @@ _Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=1_000_000, patt
 
 
 def convert_errors_to_tool_errors(work: Callable[Given, Awaitable[Data]]) -> Callable[Given, Awaitable[Data]]:
-    """Report a `ShoalError` to the client as a failed call with its message."""
+    """Report a `ShoalError` to the client as a failed call with its message; make all texts encodable."""
 
     @wraps(work)
     async def call_tool(*args: Given.args, **arguments: Given.kwargs) -> Data:
         try:
-            return await work(*args, **arguments)
+            return {name: _repair_texts(value) for name, value in (await work(*args, **arguments)).items()}
         except ShoalError as error:
-            raise ToolError(str(error)[:LONGEST_TEXT]) from error
+            raise ToolError(repair_surrogates(str(error)[:LONGEST_TEXT])) from error
 
     return call_tool
 
@@ -349,6 +351,19 @@ def _verified_mail_to_dict(verified_mail: MailWithSignatureVerdict) -> Data:
     }
 
 
+def _repair_texts(value: Any) -> Any:
+    """Return the value without half surrogate pairs, which files of other programs may contain."""
+    match value:
+        case str():
+            return value if value.isascii() else repair_surrogates(value)
+        case list() | tuple():
+            return [_repair_texts(each) for each in value]
+        case dict():
+            return {_repair_texts(name): _repair_texts(each) for name, each in value.items()}
+        case _:
+            return value
+
+
 def _truncate_text(text: str) -> str:
     if len(text) <= LONGEST_TEXT:
         return text
@@ -364,6 +379,16 @@ TOOLS = (
 
 class TeamMcpServer(MCPServer[Any]):
     """Refuses wrong arguments with a sentence; the protocol's library ignores unknown ones."""
+
+    async def run_stdio_async(self) -> None:
+        from mcp.server.stdio import stdio_server
+
+        async with stdio_server() as (messages, answers):
+            await self._lowlevel_server.run(
+                RepairedMessageStream(messages, answers),
+                answers,
+                self._lowlevel_server.create_initialization_options(),
+            )
 
     async def call_tool(self, name: str, arguments: Data, *rest: Any, **options: Any) -> Any:
         tool = next((tool for tool in self._tool_manager.list_tools() if tool.name == name), None)
