@@ -221,7 +221,7 @@ async def test_a_background_run_continues_and_its_result_can_be_read(
             assert (result["state"], result["text"]) == ("done", "The answer is 42.")
             status = await call("run_status", id=run)
             assert (status["state"], status["exit_code"], status["turns"]) == ("done", 0, 1)
-            assert "'nothing' does not identify a run" in await call("run_status", id="nothing")
+            assert "There is no run 'nothing'." in await call("run_status", id="nothing")
             assert "There is no run" in await call("run_result", id="../x")
             assert "Pass `name` too" in await call("spawn", prompt="x", agent_type="Explore")
             left = (await call("spawn", prompt="And again?"))["id"]
@@ -303,11 +303,52 @@ async def test_wrong_arguments_owners_and_states_are_refused(tmp_path: Path) -> 
             assert refused == f"`{argument}` applies to a member of your team. Pass `name` too."
         refused = await call("message_send", to="ghost", text="Hello.")
         assert refused == "There is no recipient 'ghost'. Members of roof: only you."
+        (get_home() / "shoal" / "runs" / "0a1b2c").mkdir(parents=True)
         for door in ("run_status", "run_result"):
-            for id_ in ("\0", "x" * 5_000, "../x"):
+            for id_ in ("\0", "x" * 5_000, "../x", "", "0", "0a1b2"):
                 assert await call(door, id=id_) == f"There is no run {id_[:60]!r}."
+        assert "has no member 'nobody'" in await call("run_status", id="nobody@roof")
         listed = await call("team_list")
         assert [team["name"] for team in listed["teams"]] == ["roof"]
+
+
+@pytest.mark.spec("LIM-10", "TSK-05")
+async def test_a_refused_task_update_changes_nothing(tmp_path: Path) -> None:
+    async with start_mcp_server(tmp_path) as call:
+        await call("team_create", name="roof")
+        for number in range(1, 4):
+            await call("task_create", subject=f"task {number}")
+        before = await call("task_get", task="1")
+        for change in ({"status": "in_progress"}, {"owner": "team-lead"}, {"subject": "new"}):
+            refused = await call("task_update", task="1", attempt="invented", **change)
+            assert "no longer held by this attempt" in refused
+        assert "needs a subject" in await call("task_update", task="1", status="in_progress", subject=" ")
+        waits = await call("task_update", task="1", status="in_progress", add_blocked_by=["2"])
+        assert "Task 1 cannot be started: it waits for #2" in waits
+        waits = await call("task_update", task="1", owner="team-lead", add_blocked_by=["2", "3"])
+        assert "it waits for #2, #3" in waits
+        assert await call("task_get", task="1") == before
+        # A task that it holds stays its own.
+        held = await call("task_update", task="1", status="in_progress")
+        assert "needs a subject" in await call("task_update", task="1", status="in_progress", subject=" ")
+        done = await call("task_update", task="1", status="completed", attempt=held["attempt"])
+        assert done["status"] == "completed"
+        await call("task_update", task="2", status="in_progress")
+        assert "attempt" not in await call("task_update", task="2", owner="")
+
+
+@pytest.mark.spec("LIM-10")
+async def test_only_the_lead_changes_an_acceptance_command(tmp_path: Path) -> None:
+    async with start_mcp_server(tmp_path) as lead:
+        await lead("team_create", name="roof")
+        await lead("task_create", subject="Test", metadata={"acceptance": "make test"})
+        async with start_mcp_server(tmp_path, "--team", "roof", "--as", "codex") as guest:
+            for command in (None, "true"):
+                refused = await guest("task_update", task="1", metadata={"acceptance": command})
+                assert refused.startswith("Only the lead can change the acceptance command of task 1")
+            assert (await guest("task_update", task="1", metadata={"note": "x"}))["metadata"]["note"] == "x"
+        changed = await lead("task_update", task="1", metadata={"acceptance": "true"})
+        assert changed["metadata"]["acceptance"] == "true"
 
 
 @pytest.mark.slow
@@ -321,7 +362,11 @@ async def test_a_spawn_that_cannot_start_says_why(tmp_path: Path) -> None:
         assert "max_depth" in refused
         assert "could not start: " in (refused := await call("spawn", prompt="work", name="ann"))
         assert "max_depth" in refused
-        assert [each["name"] for each in (await call("team_show"))["members"]] == ["team-lead"]
+        # Its id is longer than that of any session.
+        await call("team_create", name="b" * 64)
+        refused = await call("spawn", prompt="work", name="a" * 64, team="b" * 64)
+        assert "could not start: " in refused
+        assert [each["name"] for each in (await call("team_show", team="roof"))["members"]] == ["team-lead"]
 
 
 @pytest.mark.spec("LIM-14")

@@ -32,7 +32,9 @@ from shoal.stores.files.home.home_paths import (
 )
 from shoal.stores.files.locks.flocks import is_flocked
 
-_MAX_ID_CHARS = 60
+_MAX_ID_CHARS = 200
+"""Longer than the id of a member, which contains the names of the member and its team."""
+_MAX_SHOWN_CHARS = 60
 _STDERR_TAIL_CHARS = 2_000
 _POLL_SECONDS = 0.2
 _START_POLL_SECONDS = 0.05
@@ -172,6 +174,10 @@ class BackgroundRunManager:
         except OSError:
             return ""
 
+    def is_started_here(self, id_: str) -> bool:
+        """Return True if this server or an earlier one started it."""
+        return id_ in self._processes or self._get_output_file_path(id_, "out").exists()
+
     def get_exit_code(self, id_: str) -> int | None:
         process = self._processes.get(id_)
         return None if process is None else process.poll()
@@ -259,12 +265,15 @@ class BackgroundRunManager:
             )
 
     def _find_run(self, id_: str) -> RunHandle | None:
-        try:
-            return open_stored_runs(self._home, id_).find_run(id_)
-        except SessionNotFound:
-            if id_ in self._processes or self._get_output_file_path(id_, "out").exists():
-                return None
-            raise
+        """Return the run with exactly this id; None if it was started here and has no journal yet."""
+        self._get_output_file_path(id_, "out")  # raises SessionNotFound for text that is no id
+        with suppress(SessionNotFound):
+            run = open_stored_runs(self._home, id_).find_run(id_)
+            if run.session == id_:
+                return run
+        if self.is_started_here(id_):
+            return None
+        raise SessionNotFound(format_session_notice("unknown_run", run=repr(id_)), path=self._directory)
 
     def _classify_run_end(self, id_: str, code: int | None) -> str:
         if code is not None:
@@ -282,9 +291,10 @@ class BackgroundRunManager:
         return output if isinstance(output, dict) else {}
 
     def _get_output_file_path(self, id_: str, suffix: str) -> Path:
-        is_file_name = "/" not in id_ and not id_.startswith(".") and id_.isprintable()
+        is_file_name = bool(id_) and "/" not in id_ and not id_.startswith(".") and id_.isprintable()
         if not is_file_name or len(id_) > _MAX_ID_CHARS:
-            raise SessionNotFound(f"There is no run {id_[:_MAX_ID_CHARS]!r}.", path=self._directory)
+            text = format_session_notice("unknown_run", run=repr(id_[:_MAX_SHOWN_CHARS]))
+            raise SessionNotFound(text, path=self._directory)
         return self._directory / f"{SessionId(id_)}.{suffix}"
 
 

@@ -14,6 +14,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field, ValidationError
 
 import shoal
+from shoal.app.model_notices import format_session_notice
 from shoal.app.run_access.background_runs import BackgroundRunManager
 from shoal.app.teams.external_member import ExternalMember, ExternalMemberIdentity, MailWithSignatureVerdict
 from shoal.app.teams.external_task_board import (
@@ -297,8 +298,11 @@ class TeamMcpServerTools:
 
     async def _member_status(self, id_: str) -> Data:
         name, _, team = id_.partition("@")
-        member = (await self._external_member.read_team(team)).find_member(name)
-        is_running = self._runs.is_running(id_)
+        roster = await self._external_member.read_team(team)
+        member, is_running = roster.find_member(name), self._runs.is_running(id_)
+        if member is None and not self._runs.is_started_here(id_):
+            text = format_session_notice("unknown_member", team=roster.name, name=repr(name))
+            raise AgentRequestRefused(text)
         if member is None or is_running is False:
             code = self._runs.get_exit_code(id_)
             state = "done" if code in (None, 0) else "failed"
