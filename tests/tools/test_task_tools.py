@@ -185,6 +185,28 @@ async def test_a_claim_with_an_invalid_dependency_leaves_the_task_pending(harnes
     assert (task.status, task.owner) == ("pending", None)
 
 
+@pytest.mark.spec("LIM-10")
+async def test_a_task_cannot_be_started_while_the_same_update_lets_it_wait(harness: TaskToolHarness) -> None:
+    await harness.create_tasks(2)
+    for start in ({"status": "in_progress"}, {"owner": "alice"}):
+        refusal = await harness.call_for_failure("TaskUpdate", taskId="1", addBlockedBy=["2"], **start)
+        assert "Task 1 cannot be started: it waits for #2" in refusal
+    assert (await harness.board.get("1")).status == "pending"
+    # Work that has begun may wait for something that turned out to be missing.
+    await harness.call_for_text("TaskUpdate", taskId="1", status="in_progress")
+    await harness.call_for_text("TaskUpdate", taskId="1", status="in_progress", addBlockedBy=["2"])
+    assert (await harness.board.get("1")).status == "in_progress"
+
+
+async def test_a_refused_update_of_an_own_task_does_not_release_it(harness: TaskToolHarness) -> None:
+    await harness.create_tasks(1)
+    await harness.call_for_text("TaskUpdate", taskId="1", status="in_progress")
+    await harness.call_for_failure("TaskUpdate", taskId="1", status="in_progress", subject=" ")
+    held = await harness.board.get("1")
+    assert (held.status, held.owner) == ("in_progress", "alice")
+    await harness.call_for_text("TaskUpdate", taskId="1", status="completed")
+
+
 @pytest.mark.spec("TSK-06")
 async def test_completing_a_task_lists_the_unblocked_tasks(harness: TaskToolHarness) -> None:
     await harness.create_tasks(3)
@@ -286,8 +308,7 @@ async def test_an_owner_is_notified_only_when_its_task_is_unblocked(harness: Tas
     await harness.create_tasks(4)
     boxes = harness.record.open_mailboxes("roof")
     for task, owner in (("3", "bob"), ("4", "alice")):
-        await harness.call_for_text("TaskUpdate", owner, taskId=task, owner=owner, addBlockedBy=["1", "2"])
-        await harness.board.release_owner_tasks(owner)
+        await harness.call_for_text("TaskUpdate", owner, taskId=task, addBlockedBy=["1", "2"])
         await harness.board.update(task, TaskUpdate(owner=owner), by="team-lead")
     await harness.call_for_text("TaskUpdate", "alice", taskId="1", status="completed")
     assert await boxes.take_unread("bob") == ()

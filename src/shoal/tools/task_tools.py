@@ -24,6 +24,8 @@ from shoal.core.teams.tasks import (
     find_claimable_tasks_unblocked_by,
     find_open_blockers,
     find_owned_tasks_unblocked_by,
+    is_same_claim,
+    refuse_blocked_claim,
     select_tasks_affected_by_completion,
 )
 from shoal.core.teams.team_storage import ClaimAttempts, TaskBoard
@@ -262,8 +264,7 @@ class _TaskToolActions:
             return create_tool_error_output(refusal)
         claim: TaskClaimResult | None = None
         if request.is_task_claim(caller):
-            # Validated before anything is claimed: invalid input changes nothing.
-            request.build_task_update(claimed=True, attempt=None)
+            await _validate_claim(board, known_task, request)
             claim = await board.claim(task_id, by=caller)
             if not claim.success:
                 return create_tool_error_output(
@@ -283,7 +284,8 @@ class _TaskToolActions:
                 else _get_claimed_task_pair(claim)
             )
         except TeamStoreError:
-            if claim is not None and claim.attempt is not None:
+            was_held = claim is not None and known_task is not None and is_same_claim(known_task, claim)
+            if claim is not None and claim.attempt is not None and not was_held:
                 await board.release(task_id, attempt=claim.attempt)
             raise
         if change.status is not UNSET and change.status != "in_progress":
@@ -356,6 +358,13 @@ class _TaskToolActions:
         return format_tool_text(
             "TaskUpdate", "not_accepted", task=task.id, command=command, outcome=outcome, output=output
         )
+
+
+async def _validate_claim(board: TaskBoard, task: Task | None, request: _TaskUpdateRequest) -> None:
+    """Raise an error for invalid input before anything is claimed: it changes nothing."""
+    added_blockers = request.build_task_update(claimed=True, attempt=None).add_blocked_by
+    if task is not None and added_blockers:
+        refuse_blocked_claim(task, added_blockers, await board.get_live_task_mapping())
 
 
 def _check_task_holder(task: Task | None, request: _TaskUpdateRequest, context: ToolContext) -> str | None:

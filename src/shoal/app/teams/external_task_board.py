@@ -12,13 +12,17 @@ from shoal.app.model_notices import format_session_notice
 from shoal.app.teams.board_changes import add_board_task
 from shoal.app.teams.external_member import ExternalMember, ExternalMemberIdentity
 from shoal.app.teams.team_store import TeamStore
-from shoal.core.errors import TaskUpdateRefused
+from shoal.core.core_texts import format_core_notice
+from shoal.core.errors import TaskUpdateRefused, TeamStoreError
 from shoal.core.names import AgentName, parse_task_id
 from shoal.core.teams.tasks import (
     Task,
+    TaskClaimResult,
     TaskDraft,
     TaskUpdate,
     find_owned_tasks_unblocked_by,
+    is_same_claim,
+    refuse_blocked_claim,
     select_tasks_affected_by_completion,
 )
 from shoal.core.teams.team_storage import TaskBoard
@@ -65,6 +69,8 @@ class ExternalMemberBoardAccess:
     ) -> tuple[Task, str | None]:
         """Return the task and the attempt id under which the program holds it. Starting a task claims it."""
         board, before = self._store.open_board(identity.team), await self.get(identity, task)
+        if request.attempt and request.attempt != before.claim_attempt:
+            raise TaskUpdateRefused(format_core_notice("lost_claim", task=before.id))
         self._check_update_allowed(identity, before, request)
         owner = await self._resolve_owner(identity, request.owner)
         request = replace(request, owner=owner)
@@ -72,7 +78,12 @@ class ExternalMemberBoardAccess:
         is_claim = (
             request.status == "in_progress" and request.owner in (None, identity.name)
         ) or request.owner == identity.name
+        claim: TaskClaimResult | None = None
         if is_claim:
+            # Validated before anything is claimed: invalid input changes nothing.
+            added = _to_task_update(request, None, claimed=True).add_blocked_by
+            if added:
+                refuse_blocked_claim(before, added, await board.get_live_task_mapping())
             claim = await board.claim(before.id, by=identity.name)
             if not claim.success:
                 raise TaskUpdateRefused(
@@ -83,10 +94,16 @@ class ExternalMemberBoardAccess:
         change = _to_task_update(request, attempt, claimed=is_claim)
         after = await self.get(identity, task) if is_claim else before
         if change != TaskUpdate(attempt=attempt):
-            _, after = await board.update(before.id, change, by=identity.name)
+            try:
+                _, after = await board.update(before.id, change, by=identity.name)
+            except TeamStoreError:
+                if claim is not None and claim.attempt is not None and not is_same_claim(before, claim):
+                    self._member.attempts.pop(key, None)
+                    await board.release(before.id, attempt=claim.attempt)
+                raise
         elif not is_claim:
             raise TaskUpdateRefused(format_session_notice("no_task_change"))
-        if request.status not in (None, "in_progress"):
+        if after.claim_attempt is None or request.status not in (None, "in_progress"):
             self._member.attempts.pop(key, None)
         await self._notify_affected_owners(identity, board, before, after, request)
         return after, self._member.attempts.get(key)
@@ -108,6 +125,12 @@ class ExternalMemberBoardAccess:
         self, identity: ExternalMemberIdentity, task: Task, request: ExternalTaskUpdateRequest
     ) -> None:
         command = task.metadata.get("acceptance")
+        if (
+            not identity.is_lead
+            and command is not None
+            and request.metadata.get("acceptance", command) != command
+        ):
+            raise TaskUpdateRefused(format_session_notice("acceptance_change", task=task.id, command=command))
         if request.status == "completed" and isinstance(command, str):
             raise TaskUpdateRefused(
                 format_session_notice("acceptance_elsewhere", task=task.id, command=command)

@@ -256,6 +256,20 @@ def refuse_blocked_status(
         raise TaskUpdateRefused(format_core_notice("blocked_task", task=task.id, verb=verb, blockers=listing))
 
 
+def refuse_blocked_claim(
+    task: Task, added_blockers: tuple[TaskId, ...], board: Mapping[TaskId, Task]
+) -> None:
+    """Raise `TaskUpdateRefused` if an update would start a task and let it wait for others at once."""
+    change = TaskUpdate(status="in_progress", add_blocked_by=added_blockers)
+    refuse_blocked_status(task, change, board)
+
+
+def is_same_claim(task: Task, claim: TaskClaimResult) -> bool:
+    """Return True if the claim only confirmed that its owner held the task already."""
+    mark = extract_stable_claim_attempt_part(task.claim_attempt)
+    return bool(mark) and mark == extract_stable_claim_attempt_part(claim.attempt)
+
+
 def apply_task_update(task: Task, change: TaskUpdate) -> Task:
     """Return the task after the change, except for its dependencies. Raises `TaskUpdateRefused`.
 
