@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from itertools import count, cycle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +17,17 @@ from shoal.agent.repetition_guard import CONTINUE_LABEL, STOP_LABEL, is_reading_
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import TextBlock, ToolResultBlock, ToolUseBlock
 from shoal.core.conversation.model_requests import ModelRequest
-from shoal.core.conversation.tools import ToolContext
-from shoal.core.events import NoteAdded, RepetitionStopped, TaskChanged
+from shoal.core.conversation.tools import ToolContext, ToolOutput
+from shoal.core.events import NoteAdded, RepetitionStopped, TaskChanged, ToolFinished
 from shoal.core.ids import LEAD_ID
 from shoal.core.permissions.questions import Answer, ChoiceAnswer, ChoiceQuestion, Question
 from shoal.models.scripted_model import ScriptedReply
 from shoal.testing import FakeClock
+from shoal.tools.edit_tool import edit_tool
+from shoal.tools.file_tools import write_tool
 from shoal.tools.function_tool import FunctionTool, tool
+from shoal.tools.notebook_tool import notebook_edit
+from shoal.tools.read_tool import read_tool
 
 LIMITS = LoopLimits(max_repeated_calls=5, max_unproductive_messages=20)
 TOLD = "with the same input and got the same result"
@@ -42,9 +48,9 @@ async def poll(context: ToolContext) -> str:
 
 
 @tool(name="Write")
-async def write(text: str) -> str:
+async def write(text: str, changed: bool = True) -> ToolOutput:
     """Write a file."""
-    return text
+    return ToolOutput(content=text, data={"changed": changed})
 
 
 @tool(name="SendMessage")
@@ -326,7 +332,7 @@ async def test_a_change_that_changes_nothing_does_not_keep_an_exchange_alive(cha
             return "Done."
         if number % 10 == 9:
             if change == "the same content":
-                return call("Write", text="f: 1 line, 0 added, 0 removed.")
+                return call("Write", text="f: 1 line", changed=False)
             owner = "ann" if number % 20 == 9 else ""
             status = "in_progress" if owner else "pending"
             harness.journal.append(
@@ -339,6 +345,61 @@ async def test_a_change_that_changes_nothing_does_not_keep_an_exchange_alive(cha
     assert ended.reason == "blocked"
     assert len(harness.list_events(RepetitionStopped)) == 1
     assert next(numbers) < 100
+
+
+@pytest.mark.spec("LIM-05")
+@pytest.mark.parametrize("name", ["f", "a" * 200 + "/" + "b" * 200], ids=["short path", "long path"])
+@pytest.mark.parametrize("tool_name", ["Write", "NotebookEdit", "Edit"])
+async def test_a_repeated_write_changes_nothing_however_long_its_path_is(
+    tmp_path: Path, name: str, tool_name: str
+) -> None:
+    path, numbers = tmp_path / f"{name}.ipynb", count()
+    path.parent.mkdir(exist_ok=True)
+    notebook = {"cells": [{"cell_type": "code", "id": "c1", "source": "x", "metadata": {}, "outputs": []}]}
+    path.write_text(json.dumps({**notebook, "nbformat": 4, "nbformat_minor": 5, "metadata": {}}))
+    if tool_name == "Edit":
+        path.write_bytes(b"one\r\ntwo\r\n")
+
+    def reply(_: ModelRequest) -> Any:
+        number = next(numbers)
+        if number > 100:
+            return "Done."
+        if number == 0:
+            return call("Read", file_path=str(path))
+        if number % 10 != 9:
+            return call("SendMessage", to="ann", message=str(number))
+        if tool_name == "Edit":
+            # The same text, because the file has other line ends.
+            return call("Edit", file_path=str(path), old_string="one\ntwo", new_string="one\r\ntwo")
+        if tool_name == "NotebookEdit":
+            return call("NotebookEdit", notebook_path=str(path), cell_id="c1", new_source="y")
+        return call("Write", file_path=str(path), content="the same\n")
+
+    tools = [read_tool, write_tool, edit_tool, notebook_edit, send_message]
+    harness = create_harness(reply, tools=tools, loop_limits=LIMITS, root=tmp_path)
+    ended = await harness.run_prompt()
+    finished = [each for each in harness.list_events(ToolFinished) if each.tool == tool_name]
+    assert not any(each.is_error for each in finished), finished
+    # The first write changes the file, but the edit never does.
+    assert [each.may_change_files for each in finished][:2] == [tool_name != "Edit", False]
+    assert ended.reason == "blocked"
+    assert next(numbers) < 60
+
+
+@pytest.mark.spec("LIM-05")
+async def test_a_long_command_that_writes_at_its_end_is_a_change() -> None:
+    sent = count()
+
+    def reply(_: object) -> Any:
+        number = next(sent)
+        if number == 60:
+            return "Done."
+        if number % 15 == 14:
+            return call("Bash", command=f"echo {'word ' * 200} {number} > file")
+        return call("SendMessage", to="ann", message=str(number))
+
+    ended = await create_guarded_harness(reply).run_prompt()
+    assert (ended.reason, ended.text) == ("done", "Done.")
 
 
 def test_only_plain_commands_that_read_are_no_change() -> None:

@@ -55,7 +55,7 @@ async def test_a_write_reports_added_and_removed_lines(tool_bench):
     tool_bench.write_file("f", "a\nb\nc\n")
     await tool_bench.call_for_text(read_tool, file_path="f")
     outcome = await tool_bench.call_tool(write_tool, file_path="f", content="a\nB\nc\nd\n")
-    assert outcome.data == {"path": f"{tool_bench.root}/f", "added": 2, "removed": 1}
+    assert outcome.data == {"path": f"{tool_bench.root}/f", "added": 2, "removed": 1, "changed": True}
 
 
 async def test_a_turn_of_edits_can_be_undone(tool_bench):
@@ -75,7 +75,13 @@ async def test_an_edit_shows_the_changed_lines_with_their_numbers(tool_bench):
     outcome = await tool_bench.call_tool(
         edit_tool, file_path="f", old_string="line 10\n", new_string="ten\nand a half\n"
     )
-    assert outcome.data == {"path": f"{tool_bench.root}/f", "added": 2, "removed": 1, "replaced": 1}
+    assert outcome.data == {
+        "path": f"{tool_bench.root}/f",
+        "added": 2,
+        "removed": 1,
+        "replaced": 1,
+        "changed": True,
+    }
     assert str(outcome.content).startswith(f"Changed {tool_bench.root}/f:\n     7\tline 7\n")
     assert "    10\tten\n    11\tand a half\n    12\tline 11" in str(outcome.content)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from shoal.agent.agent_texts import format_notice
 from shoal.core.conversation.messages import Message, ToolResultBlock, ToolUseBlock, user_message
+from shoal.core.conversation.tools import ToolOutput
 from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import QuestionUnanswerable
 from shoal.core.events import (
@@ -18,7 +19,6 @@ from shoal.core.events import (
     RepetitionStopped,
     TaskChanged,
     ToolFinished,
-    ToolStarted,
 )
 from shoal.core.permissions.questions import (
     Answer,
@@ -41,8 +41,6 @@ FAILURE_FACTOR = 5
 """So many times more replies in a row may have only calls that fail, whatever they are."""
 CONTINUE_LABEL, STOP_LABEL = "Continue", "Stop the agent"
 _FILE_TOOLS = frozenset(("Write", "Edit", "NotebookEdit"))
-_UNCHANGED_FILE = ", 0 added, 0 removed."
-"""In the result of a write that changed no line."""
 _MAX_TASK_STATES = 256
 _MAX_CLAIMED_TASKS = 256
 _READING_COMMANDS = frozenset(
@@ -362,21 +360,27 @@ def _has_changed_anything(agent: AgentRunner, counts: _ExchangeCounts, *, is_lim
 def _find_change(counts: _ExchangeCounts, records: Iterable[JournalRecord], offset: int) -> tuple[bool, int]:
     """Return whether the events contain a change of a task or a file, and the offset after them."""
     changed = False
-    reading_calls: set[str] = set()
     for record in records:
         offset = record.next
         match record.event:
             case TaskChanged() as state:
                 changed = counts.add_task_state(state) or changed
-            case ToolStarted(tool="Bash", call=call, preview=command) if is_reading_command(command):
-                reading_calls.add(call)
-            case ToolFinished(tool="Bash", call=call, is_error=False):
-                changed = changed or call not in reading_calls
-            case ToolFinished(tool=tool, is_error=False, preview=result):
-                changed = changed or (tool in _FILE_TOOLS and _UNCHANGED_FILE not in result)
+            case ToolFinished(may_change_files=True):
+                changed = True
             case _:
                 pass
     return changed, offset
+
+
+def may_change_files(call: ToolUseBlock, output: ToolOutput) -> bool:
+    """Return True if the call may have changed a file, as far as a command, or the data of a write, shows."""
+    if output.is_error:
+        return False
+    if call.name == "Bash":
+        return not is_reading_command(str(call.input.get("command", "")))
+    return call.name in _FILE_TOOLS and not (
+        isinstance(output.data, Mapping) and output.data.get("changed") is False
+    )
 
 
 def is_reading_command(command: str) -> bool:

@@ -26,6 +26,7 @@ from shoal.agent.hook_points import (
     run_pre_tool_hooks,
     run_tool_batch_hooks,
 )
+from shoal.agent.repetition_guard import may_change_files
 from shoal.core.clock import run_with_deadline
 from shoal.core.conversation.messages import (
     MALFORMED_INPUT_KEY,
@@ -126,6 +127,7 @@ def _truncate_text_and_save_original(text: str, call: ToolUseBlock, results: Res
 class _FinishedToolCall(Struct, frozen=True):
     result: ToolResultBlock
     milliseconds: int
+    may_change_files: bool
 
 
 class _HaltOnDenialQuestionBroker:
@@ -235,6 +237,7 @@ async def _add_tool_result(agent: AgentRunner, call: ToolUseBlock, finished: _Fi
             size=len(text),
             duration_ms=finished.milliseconds,
             preview=text[:PREVIEW_LENGTH],
+            may_change_files=finished.may_change_files,
         )
     )
 
@@ -259,7 +262,8 @@ async def _run_tool_call(
             agent=agent.identity.agent, call=call.id, tool=call.name, result=result, data=output.data
         )
     )
-    return _FinishedToolCall(result, round((clock.monotonic() - started_at) * 1000))
+    milliseconds = round((clock.monotonic() - started_at) * 1000)
+    return _FinishedToolCall(result, milliseconds, may_change_files(call, output))
 
 
 async def _dispatch_tool_call(

@@ -149,6 +149,9 @@ class ToolFinished(JournaledEvent, frozen=True, tag="tool_finished"):
     """Length of the full result in characters."""
     duration_ms: int
     preview: str
+    may_change_files: bool = False
+    """True for a command or a write that may have changed a file. It is False for calls that failed, commands
+    that only read, and writes of the content that the file already had."""
 
 
 class PermissionDenied(JournaledEvent, frozen=True, tag="permission_denied"):

@@ -158,7 +158,13 @@ def _format_edit_result(path: Path, before: str, after: str, offset: int, new: s
     times = "" if count == 1 else f" in {count} places; the first"
     return ToolOutput(
         content=f"Changed {escape_filename(path)}{times}:\n{snippet}",
-        data={"path": escape_filename(path), "added": added, "removed": removed, "replaced": count},
+        data={
+            "path": escape_filename(path),
+            "added": added,
+            "removed": removed,
+            "replaced": count,
+            "changed": before != after,
+        },
     )
 
 

@@ -39,14 +39,20 @@ async def write_tool(
     current = context.workspace.read_file_for_change(path, intended=content.encode(errors="replace"))
     before = parse_text_file(current) or TextFile(text="")
     # The model never sees CR at line ends, so omitting them means nothing.
-    context.workspace.write_file(path, before.encode_text(content))
+    encoded = before.encode_text(content)
+    context.workspace.write_file(path, encoded)
     added, removed = count_changed_lines(before.text, content)
     lines = len(split_lines(content))
     format_note = f" {before.note}" if before.note else ""
     return ToolOutput(
         content=f"Wrote {escape_filename(path)}: {_format_line_count(lines)}, "
         f"{added} added, {removed} removed.{format_note}",
-        data={"path": escape_filename(path), "added": added, "removed": removed},
+        data={
+            "path": escape_filename(path),
+            "added": added,
+            "removed": removed,
+            "changed": encoded != current,
+        },
     )
 
 

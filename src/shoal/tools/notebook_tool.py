@@ -48,10 +48,11 @@ async def notebook_edit(
             format_tool_text("NotebookEdit", "refused", path=escape_filename(path), reason=refusal)
         )
     indent = "\t" if b"\n\t" in content[:200] else 2 if content.startswith(b"{\n  ") else 1
-    context.workspace.write_file(path, _encode_notebook(notebook, indent) + b"\n" * content.endswith(b"\n"))
+    encoded = _encode_notebook(notebook, indent) + b"\n" * content.endswith(b"\n")
+    context.workspace.write_file(path, encoded)
     return ToolOutput(
         content=f"{summary} in {escape_filename(path)}.",
-        data={"path": escape_filename(path), "cells": len(cells)},
+        data={"path": escape_filename(path), "cells": len(cells), "changed": encoded != content},
     )
 
 
