@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
+import shoal
 from agent_scripts import call_tool, run_all_turns
+from server_scripts import call_once_after, open_process_session, run_provider
 from shoal.app.teams.external_member import ExternalMember
 from shoal.app.teams.external_task_board import ExternalMemberBoardAccess, ExternalTaskUpdateRequest
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.messages import extract_tool_result_text
 from shoal.core.errors import AgentRequestRefused, TaskUpdateRefused
 from shoal.core.ids import IdGenerator
+from shoal.core.names import TeamName
 from shoal.core.teams.tasks import TaskDraft
 from team_scripts import (
+    approve_shutdown,
+    find_tool_results,
     get_home,
     open_session,
     read_inbox,
@@ -117,10 +124,10 @@ async def test_an_external_member_may_not_act_as_the_lead(tmp_path: Path) -> Non
     await record.aclose()
 
 
-def add_members_like_another_program() -> None:
+def add_members_like_another_program(*names: str) -> None:
     path = get_home() / "teams" / "roof" / "config.json"
     roster = json.loads(path.read_text())
-    for name in ("codex", "Code Reviewer"):
+    for name in names or ("codex", "Code Reviewer"):
         entry = {"agentId": f"{name}@roof", "name": name, "agentType": "worker", "model": "m"}
         roster["members"].append(entry | {"joinedAt": 1, "cwd": "/", "tmuxPaneId": "%1", "subscriptions": []})
     path.write_text(json.dumps(roster))
@@ -182,3 +189,135 @@ async def test_a_resumed_lead_keeps_members_of_other_programs_and_people_reach_t
     assert reviewer[:70] == [f"Note {number}." for number in range(70)]
     assert sorted(reviewer[70:]) == [*["From the user."] * 2, "Please review."]
     assert [mail["text"] for mail in read_inbox("roof", "codex")] == ["From the user."]
+
+
+async def take_turn(session: shoal.Session, prompt: str) -> str:
+    """Take a turn and return the result of its last call."""
+    async for _ in session.run(prompt):
+        pass
+    return extract_tool_result_text(find_tool_results(session.agent.conversation.messages)[-1])
+
+
+@pytest.mark.spec("LIM-12", "SND-03")
+async def test_the_lead_is_told_about_members_that_another_program_adds(tmp_path: Path) -> None:
+    shutdown = {"type": "shutdown_request", "reason": "done"}
+    approval = {"type": "plan_approval_response", "request_id": "plan_approval-1@codex@roof", "approve": True}
+    lead = [call_tool("TeamCreate", team_name="roof"), "made"]
+    for call in (
+        send_message("nobody", "Hello.", "greeting"),
+        call_tool("ListAgents"),
+        send_message("nobody", shutdown),
+        send_message("Code-Reviewer", shutdown),
+        send_message("Code Reviewer", approval),
+    ):
+        lead += [call, "told"]
+    settings = json.dumps({"shoal": {"plan_approver": "lead"}})
+    async with open_session(tmp_path, script_team(lead=lead), settings=settings) as session:
+        await take_turn(session, "begin")
+        add_members_like_another_program()
+        unknown = await take_turn(session, "write")
+        assert "Members of the team: team-lead, codex, Code Reviewer." in unknown
+        listed = await take_turn(session, "list")
+        assert "codex: teammate, worker on m, idle" in listed
+        assert "Code Reviewer: teammate" in listed
+        unknown = await take_turn(session, "end nobody")
+        assert "Members: team-lead, codex, Code Reviewer." in unknown
+        refused = await take_turn(session, "end it")
+        assert refused.startswith("Another program runs Code Reviewer and decides when it ends.")
+        assert not (get_home() / "teams" / "roof" / "inboxes" / "codex.json").read_text().strip("[]\n")
+        await take_turn(session, "approve")
+        (answer,) = read_inbox("roof", "Code-Reviewer")
+        assert json.loads(answer["text"])["type"] == "plan_approval_response"
+        assert "codex (worker), idle" in await session.teams.build_lead_briefing()
+
+
+@pytest.mark.spec("LIM-12")
+async def test_a_member_of_another_program_may_have_the_name_of_a_former_member(tmp_path: Path) -> None:
+    lead = [
+        call_tool("TeamCreate", team_name="roof"),
+        spawn_member("ann"),
+        "made",
+        send_message("ann", {"type": "shutdown_request", "reason": "done"}),
+        # The lead is also told about the end of ann, in a turn of its own.
+        lambda _: next(notes) if "write" in prompts else "waiting",
+    ]
+    prompts: list[str] = []
+    notes = iter(
+        [
+            *(send_message("ann", f"Note {number}.", "note") for number in range(70)),
+            send_message("*", "Good morning.", "greeting"),
+            "told",
+        ]
+    )
+    settings = json.dumps({"shoal": {"max_unproductive_messages": None}})
+    model = script_team(lead=lead, ann=["idle", approve_shutdown, "left"])
+    async with open_session(tmp_path, model, settings=settings) as session:
+        await run_all_turns(session, "begin")
+        async with asyncio.timeout(30):
+            await run_all_turns(session, "end it")
+        assert [each["name"] for each in read_team_config("roof")["members"]] == ["team-lead"]
+        former_mail = [mail["text"] for mail in read_inbox("roof", "ann")]
+        add_members_like_another_program("ann")
+        prompts.append("write")
+        await run_all_turns(session, "write")
+    expected = [*former_mail, *(f"Note {number}." for number in range(70)), "Good morning."]
+    assert [mail["text"] for mail in read_inbox("roof", "ann")] == expected
+    record, external = create_external_member(tmp_path)
+    assert await record.rosters.list_members_of_other_programs(TeamName("roof")) == {"ann"}
+    seat = await external.join_team("roof", "guest")
+    await external.send_mail(seat, "ann", "From a guest.", "note")
+    assert [mail["text"] for mail in read_inbox("roof", "ann")] == [*expected, "From a guest."]
+    await record.aclose()
+
+
+@pytest.mark.spec("LIM-12")
+async def test_a_member_without_a_possible_inbox_does_not_keep_a_broadcast_from_the_others(
+    tmp_path: Path,
+) -> None:
+    lead = [
+        call_tool("TeamCreate", team_name="roof"),
+        "made",
+        send_message("*", "Good morning.", "greeting"),
+        "told",
+    ]
+    async with open_session(tmp_path, script_team(lead=lead)) as session:
+        await take_turn(session, "begin")
+        add_members_like_another_program("x" * 80, "codex")
+        told = await take_turn(session, "write")
+        assert told.startswith("The message was sent to codex, but it did not reach everyone. xxx")
+        record, external = create_external_member(tmp_path)
+        seat = await external.join_team("roof", "guest")
+        with pytest.raises(AgentRequestRefused, match="was sent to team-lead, codex, but"):
+            await external.send_mail(seat, "*", "Hello.", "greeting")
+        await record.aclose()
+    assert [mail["text"] for mail in read_inbox("roof", "codex")] == ["Good morning.", "Hello."]
+
+
+@pytest.mark.spec("LIM-12")
+async def test_a_member_in_its_own_process_reaches_members_of_other_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead = [
+        call_tool("TeamCreate", team_name="roof"),
+        spawn_member("ann"),
+        call_once_after(send_message("ann", "Write to them.", "request"), text="Write."),
+    ]
+    ann = [
+        "Idle.",
+        send_message("Code-Reviewer", "First.", "note"),
+        send_message("codex@roof", "Second.", "note"),
+        send_message("*", "Third.", "note"),
+        send_message("nobody", "Fourth.", "note"),
+        "Done.",
+    ]
+    async with (
+        run_provider(monkeypatch, lead=lead, ann=ann),
+        open_process_session(tmp_path) as session,
+        asyncio.timeout(40),
+    ):
+        await run_all_turns(session, "Go.")
+        add_members_like_another_program()
+        await run_all_turns(session, "Write.")
+    assert [mail["text"] for mail in read_inbox("roof", "Code-Reviewer")] == ["First.", "Third."]
+    assert [mail["text"] for mail in read_inbox("roof", "codex")] == ["Second.", "Third."]
+    assert "Third." in [mail["text"] for mail in read_inbox("roof", "team-lead")]

@@ -149,6 +149,12 @@ class NestedTeams(SessionTeams):
             *(each for below in self._nested_teams.values() for each in below.list_members()),
         )
 
+    async def list_external_members(self) -> tuple[TeammateStatusSnapshot, ...]:
+        nested = [
+            each for below in self._nested_teams.values() for each in await below.list_external_members()
+        ]
+        return (*await super().list_external_members(), *nested)
+
     # For the session
 
     def find_agent(self, agent: AgentId) -> AgentRunner | None:

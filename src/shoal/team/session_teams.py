@@ -44,6 +44,7 @@ from shoal.core.teams.team_operations import (
     TeamMessagePostReceipt,
 )
 from shoal.runs.agent_registry import LEAD_NAMES
+from shoal.team.mail.broadcast import post_to_all
 from shoal.team.team_prompts import format_team_notice
 from shoal.team.team_services import TeamServices
 from shoal.wire.notification_text import format_system_reminder
@@ -273,11 +274,8 @@ class SessionTeams:
             ]
             if not others:
                 raise AgentRequestRefused(format_team_notice("nobody_else"))
-            return tuple(
-                [
-                    await self._post_message(supervisor, sender, each, text, summary, fyi=fyi)
-                    for each in others
-                ]
+            return await post_to_all(
+                others, lambda each: self._post_message(supervisor, sender, each, text, summary, fyi=fyi)
             )
         if context.agent.is_teammate and not self.is_lead(context.agent) and to in LEAD_NAMES:
             return (await self._post_message(supervisor, sender, LEAD_NAME, text, summary, fyi=fyi),)
@@ -294,7 +292,9 @@ class SessionTeams:
             raise AgentRequestRefused(format_team_notice("lead_asks_for_shutdown"))
         handle = self._find_member_handle_by_name(to)
         if handle is None:
-            raise supervisor.build_unknown_member_error(to)
+            if (external := await supervisor.resolve_external_member_name(to)) is not None:
+                raise AgentRequestRefused(format_team_notice("external_member", name=external))
+            raise await supervisor.build_unknown_member_error(to)
         return await self._mail_shutdown_request(supervisor, handle, reason)
 
     async def answer_shutdown_request(
@@ -312,9 +312,9 @@ class SessionTeams:
         supervisor = self._require_team_supervisor()
         if not self.is_lead(context.agent):
             raise AgentRequestRefused(format_team_notice("lead_approves_plans"))
-        found = supervisor.members.resolve_name(to)
+        found = supervisor.members.resolve_name(to) or await supervisor.resolve_external_member_name(to)
         if found is None:
-            raise supervisor.build_unknown_member_error(to)
+            raise await supervisor.build_unknown_member_error(to)
         if self._services.policy.plan_approver != "lead":
             raise AgentRequestRefused(format_team_notice("person_approves_plans"))
         if not supervisor.members.is_waiting_for_answer(found, request):
@@ -338,6 +338,9 @@ class SessionTeams:
 
     def list_members(self) -> tuple[TeammateStatusSnapshot, ...]:
         return () if self._supervisor is None else self._supervisor.members.list_statuses()
+
+    async def list_external_members(self) -> tuple[TeammateStatusSnapshot, ...]:
+        return () if self._supervisor is None else await self._supervisor.list_external_members()
 
     def list_down_members(self) -> tuple[TeammateStatusSnapshot, ...]:
         """Return the members that are down, or that were down when the session ended."""

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from shoal.core.agents.subagents import AgentStatusSnapshot, SpawnRequest
 from shoal.core.conversation.inbox_items import InboxItem, split_item_ids
 from shoal.core.core_texts import format_end_reason
@@ -17,7 +19,7 @@ from shoal.core.teams.mail_bodies import TaskAssignmentMail
 from shoal.core.teams.mail_signatures import MailSigner
 from shoal.core.teams.roster import EXTERNAL_MEMBER_TYPE, RosterEntry, TeamRoster
 from shoal.core.teams.tasks import Task, find_open_blockers, has_claimable_task, sort_tasks_by_number
-from shoal.core.teams.team_operations import TeammateSpawnResult
+from shoal.core.teams.team_operations import TeammateSpawnResult, TeammateStatusSnapshot
 from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.mail.lead_inbox import LeadInbox
 from shoal.team.mail.mail_authentication import ForeignMemberNameLookup, MailSenderAuthenticator
@@ -34,7 +36,7 @@ from shoal.team.members.member_results import LostMember, build_member_snapshot
 from shoal.team.members.member_shutdown import MemberShutdown
 from shoal.team.members.member_table import MemberHandle, MemberTable
 from shoal.team.roster_activity import RosterActivityWriter
-from shoal.team.team_briefing import TeamBriefer
+from shoal.team.team_briefing import TeamBriefer, teammate_statuses_from_roster
 from shoal.team.team_prompts import format_unknown_member_error
 from shoal.team.team_services import TeamServices
 from shoal.wire.mail_body_codec import parse_mail_body
@@ -61,8 +63,6 @@ class TeamSupervisor:
             services.runtime.team_store.read_signing_key(team.name),
         )
         self._colors = {member.name: member.color for member in team.members}
-        self._own_names = {member.name for member in team.members}
-        """Names of the lead and of members that this session admitted or resumed."""
         self._admissions = 0
         """Running admissions: meanwhile, new names in the roster may be those of own members."""
         self._opened_inboxes: set[AgentName] = set()
@@ -80,6 +80,7 @@ class TeamSupervisor:
         )
         self._board = board = services.runtime.team_store.open_board(team.name)
         self.members = members = MemberTable(team.name, on_changed)
+        members.own_names.update(member.name for member in team.members)
         self._mail_pump = MailPump(mailboxes, services.runtime.clock, services.note, members.notify_changed)
         self._mail_verifier = MailVerifier(
             services, self._mail_pump, self._authenticator, members.notify_changed
@@ -98,7 +99,10 @@ class TeamSupervisor:
             tasks=tasks,
         )
         self.briefer = TeamBriefer(
-            team, services.runtime.team_store.rosters, board, lambda _: members.list_statuses()
+            team,
+            services.runtime.team_store.rosters,
+            board,
+            lambda roster: (*members.list_statuses(), *self._list_external_statuses(roster)),
         )
         self._admission = MemberAdmission(
             services,
@@ -151,10 +155,11 @@ class TeamSupervisor:
         self._admissions += 1
         try:
             admitted = await self._admission.admit_members(requests, call)
-            self._own_names.update(member.entry.name for member in admitted)
+            self.members.own_names.update(member.entry.name for member in admitted)
         finally:
             self._admissions -= 1
         for member in admitted:
+            self._opened_inboxes.discard(member.entry.name)
             self._colors[member.entry.name] = member.entry.color
             self._start_member(member)
         return tuple(each.spawned_teammate for each in admitted)
@@ -174,7 +179,7 @@ class TeamSupervisor:
             for entry in team.members
             if entry.agent_type != EXTERNAL_MEMBER_TYPE and entry.name not in other_names
         ]
-        self._own_names = {LEAD_NAME, *(entry.name for entry in own_entries)}
+        self.members.own_names.difference_update(other_names)
         claimed_tasks = {
             entry.name: await self._board.reclaim_owner_tasks(entry.name) for entry in own_entries
         }
@@ -190,6 +195,7 @@ class TeamSupervisor:
             if lost.leaves_roster:
                 await self._board.release_owner_tasks(AgentName(lost.name))
                 await self._services.runtime.team_store.rosters.remove_member(self.name, AgentName(lost.name))
+                self.members.own_names.discard(AgentName(lost.name))
         await self._notify_owners_of_ready_tasks([entry.name for entry in own_entries])
 
     async def _notify_owners_of_ready_tasks(self, members: Sequence[AgentName]) -> None:
@@ -244,14 +250,26 @@ class TeamSupervisor:
         Members that another program adds to the roster while this session leads the team are among them.
         """
         team = await self._services.runtime.team_store.rosters.read_team_roster(self.name)
-        names: list[AgentName] = []
-        for entry in () if team is None else team.members:
-            if entry.agent_type == EXTERNAL_MEMBER_TYPE:
-                names.append(entry.name)
-            elif not self._admissions and entry.name not in self._own_names:
+        external = () if team is None else self._select_external_members(team)
+        for entry in external:
+            if entry.agent_type != EXTERNAL_MEMBER_TYPE:
                 await self._open_inbox_of_added_member(entry.name)
-                names.append(entry.name)
-        return tuple(names)
+        return tuple(entry.name for entry in external)
+
+    async def list_external_members(self) -> tuple[TeammateStatusSnapshot, ...]:
+        team = await self._services.runtime.team_store.rosters.read_team_roster(self.name)
+        return () if team is None else self._list_external_statuses(team)
+
+    def _list_external_statuses(self, team: TeamRoster) -> tuple[TeammateStatusSnapshot, ...]:
+        return teammate_statuses_from_roster(replace(team, members=self._select_external_members(team)))
+
+    def _select_external_members(self, team: TeamRoster) -> tuple[RosterEntry, ...]:
+        return tuple(
+            entry
+            for entry in team.members
+            if entry.agent_type == EXTERNAL_MEMBER_TYPE
+            or not (self._admissions or entry.name in self.members.own_names)
+        )
 
     async def _open_inbox_of_added_member(self, name: AgentName) -> None:
         """Open the inbox of a member that another program runs, with all its mail in one file."""
@@ -455,7 +473,6 @@ class TeamSupervisor:
             return ()
         return tuple(task for task in tasks if task.status == "pending" and not task.owner)
 
-    def build_unknown_member_error(self, name: str) -> AgentRequestRefused:
-        return AgentRequestRefused(
-            format_unknown_member_error(name, self.name, (LEAD_NAME, *self.members.handles))
-        )
+    async def build_unknown_member_error(self, name: str) -> AgentRequestRefused:
+        names = (LEAD_NAME, *self.members.handles, *await self.list_external_member_names())
+        return AgentRequestRefused(format_unknown_member_error(name, self.name, names))

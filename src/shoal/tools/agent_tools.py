@@ -20,7 +20,11 @@ from shoal.core.agents.subagents import (
 )
 from shoal.core.conversation.tools import Tool, ToolContext, ToolOutput
 from shoal.core.errors import AgentRequestRefused
-from shoal.core.teams.team_operations import TeammateSpawnResult, TeamOperations
+from shoal.core.teams.team_operations import (
+    TeammateSpawnResult,
+    TeammateStatusSnapshot,
+    TeamOperations,
+)
 from shoal.tools.bounded_list import format_bounded_list
 from shoal.tools.builtin_tool import builtin_tool
 from shoal.tools.function_tool import FunctionTool
@@ -171,8 +175,9 @@ async def _start_agent_or_teammate(
 def _build_list_agents_tool(supervisor: AgentOperations, teams: TeamOperations) -> Tool:
     @builtin_tool(name="ListAgents", reads_only=True, deadline=10)
     async def list_agents() -> ToolOutput:
-        agents, members = supervisor.list_agents(), teams.list_members()
-        lines = [f"{each.name}: teammate, {each.kind} on {each.model}, {each.state}" for each in members]
+        agents = supervisor.list_agents()
+        members = (*teams.list_members(), *await teams.list_external_members())
+        lines = [_format_teammate_line(each) for each in members]
         lines += [_format_agent_snapshot_line(each) for each in agents]
         return ToolOutput(
             content="\n".join(lines) or load_tool_text("ListAgents", "empty"),
@@ -180,6 +185,11 @@ def _build_list_agents_tool(supervisor: AgentOperations, teams: TeamOperations) 
         )
 
     return list_agents
+
+
+def _format_teammate_line(member: TeammateStatusSnapshot) -> str:
+    model = f" on {member.model}" if member.model else ""
+    return f"{member.name}: teammate, {member.kind or 'unknown type'}{model}, {member.state}"
 
 
 def format_agent_start_result(

@@ -225,7 +225,8 @@ async def _send_text_to_member_or_agent(
             await supervisor.send_message(outgoing.to, text, outgoing.summary, context), outgoing.summary
         )
     except AgentRequestRefused as refusal:
-        member_names = ", ".join(each.name for each in teams.list_members())
+        members = (*teams.list_members(), *await teams.list_external_members())
+        member_names = ", ".join(dict.fromkeys(each.name for each in members))
         hint = f" {format_tool_text('SendMessage', 'members', names=member_names)}" if member_names else ""
         raise AgentRequestRefused(f"{refusal}{hint}") from None
 

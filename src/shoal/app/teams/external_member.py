@@ -27,6 +27,7 @@ from shoal.core.teams.mail_envelopes import fit_mail_to_kind
 from shoal.core.teams.mail_signatures import MailSigner, SignatureVerdict
 from shoal.core.teams.roster import EXTERNAL_MEMBER_TYPE, NewMember, RosterEntry, TeamRoster
 from shoal.stores.files.locks.pid_locks import ExternalMemberLock, is_session_running
+from shoal.team.mail.broadcast import post_to_all
 from shoal.wire.mail_body_codec import encode_mail_body, get_authorized_mail_body
 
 MAX_BATCH_MESSAGES = 50
@@ -169,17 +170,18 @@ class ExternalMember:
             )
         entry = team.find_member(identity.name)
         color = None if entry is None else entry.color
-        receipts = []
-        for recipient in recipients:
+
+        async def post(recipient: AgentName) -> MailPostReceipt:
             mail = self._create_mail(identity, text, summary=summary or None, color=color, fyi=fyi)
             mail = fit_mail_to_kind(mail, "broadcast" if to == "*" else "message", from_lead=identity.is_lead)
             try:
-                receipts.append(await self._store.post_mail(team.name, recipient, mail))
+                return await self._store.post_mail(team.name, recipient, mail)
             except InboxNotFound as error:
                 raise AgentRequestRefused(
                     format_session_notice("no_mailbox", recipient=recipient, team=team.name, error=error)
                 ) from error
-        return tuple(receipts)
+
+        return await post_to_all(recipients, post) if to == "*" else (await post(recipients[0]),)
 
     async def request_shutdown(self, identity: ExternalMemberIdentity, to: str, reason: str) -> str:
         """Ask a member to shut down; return the request id. The answer comes by mail."""

@@ -142,22 +142,16 @@ class TeamStore:
 
     async def post_mail(self, team: TeamName, to: AgentName, mail: MailMessage) -> MailPostReceipt:
         """Sign and post mail to a member; the lead's inbox is created with its first message."""
-        from shoal.core.errors import InboxNotFound
         from shoal.core.teams.mail_signatures import MailSigner
 
         mailboxes, to = self.open_mailboxes(team), map_to_inbox_name(to)
         if to == LEAD_NAME:
             await mailboxes.open_inbox(to)
-        signed = MailSigner(team, self.read_signing_key(team)).sign_mail(mail, to)
-        try:
-            return await mailboxes.post(to, signed)
-        except InboxNotFound:
-            others = await self.rosters.list_members_of_other_programs(team)
-            if to not in map(map_to_inbox_name, others):
-                raise
-            # Another program added the member and has not created its inbox yet.
+        elif to in map(map_to_inbox_name, await self.rosters.list_members_of_other_programs(team)):
+            # The other program may not have created it, and a former member of Shoal may have had the name.
             await mailboxes.open_inbox(to, foreign=True)
-            return await mailboxes.post(to, signed)
+        signed = MailSigner(team, self.read_signing_key(team)).sign_mail(mail, to)
+        return await mailboxes.post(to, signed)
 
     async def notify_assigned(self, by: AgentIdentity, to: AgentName, task: Task) -> None:
         """Notify a member that it owns a task now; does nothing without a team."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,9 +20,9 @@ from shoal.core.budgets.limits import AgentSlot
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.tools import ToolContext
 from shoal.core.core_texts import format_end_reason
-from shoal.core.errors import AgentRequestRefused, ShoalError
+from shoal.core.errors import AgentRequestRefused, InvalidName, ShoalError
 from shoal.core.ids import AgentId
-from shoal.core.names import LEAD_NAME, USER_NAME, AgentName, TeamName
+from shoal.core.names import LEAD_NAME, USER_NAME, AgentName, TeamName, map_to_inbox_name
 from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion
 from shoal.core.teams.mail_bodies import (
     ShutdownRejectedMail,
@@ -40,6 +41,7 @@ from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.runs.start_hooks import add_subagent_start_hook_context
 from shoal.team.channel.lead_channel import LeadChannel, LeadCommandMessage
 from shoal.team.channel.mail_question_broker import MailQuestionBroker
+from shoal.team.mail.broadcast import post_to_all
 from shoal.team.mail.mail_authentication import ForeignMemberNameLookup, MailSenderAuthenticator
 from shoal.team.mail.mail_pump import MailPump, MailVerifier
 from shoal.team.mail.mail_sender import TeamMailPoster
@@ -274,23 +276,22 @@ class MemberHost:
         if not context.agent.is_teammate:
             return None
         team = await self._read_roster()
-        sender, others = AgentName(context.agent.name), [each.name for each in team.members]
-        others = [each for each in others if each != sender]
+        sender, own_name = AgentName(context.agent.name), self._roster_name
         if to == "*":
+            others = [each.name for each in team.members if each.name not in (sender, own_name)]
             if not others:
                 raise AgentRequestRefused(format_team_notice("nobody_else"))
-            return tuple(
-                [await self._post_message(team, sender, each, text, summary, fyi=fyi) for each in others]
+            await self._open_inboxes_of_added_members(others)
+            return await post_to_all(
+                others, lambda each: self._post_message(team, sender, each, text, summary, fyi=fyi)
             )
-        recipient = LEAD_NAME if to in LEAD_NAMES else to.removesuffix(f"@{team.name}")
-        if recipient == sender:
+        found = team.resolve_member(LEAD_NAME if to in LEAD_NAMES else to)
+        if found is None:
+            return None
+        if found.name in (sender, own_name):
             raise AgentRequestRefused(format_team_notice("message_to_self"))
-        found = next((each for each in others if each == recipient), None)
-        return (
-            None
-            if found is None
-            else (await self._post_message(team, sender, found, text, summary, fyi=fyi),)
-        )
+        await self._open_inboxes_of_added_members((found.name,))
+        return (await self._post_message(team, sender, found.name, text, summary, fyi=fyi),)
 
     async def request_shutdown(self, to: str, reason: str, context: ToolContext) -> str:
         raise AgentRequestRefused(format_team_notice("lead_asks_for_shutdown"))
@@ -355,6 +356,9 @@ class MemberHost:
         if self._last_roster is not None:
             return teammate_statuses_from_roster(self._last_roster)
         return () if self._member is None else (self._member.to_teammate_status(),)
+
+    async def list_external_members(self) -> tuple[TeammateStatusSnapshot, ...]:
+        return ()  # the roster, from which the members are listed, includes them
 
     async def build_lead_briefing(self) -> str:
         return ""  # the lead is in another process
@@ -530,6 +534,13 @@ class MemberHost:
             raise AgentRequestRefused(format_team_notice("deleted_team", team=self._membership.team))
         self._last_roster = team
         return team
+
+    async def _open_inboxes_of_added_members(self, recipients: Sequence[AgentName]) -> None:
+        """Open the inboxes of members that other programs run; these may not have created them."""
+        team_store, team = self._services.runtime.team_store, self._membership.team
+        for name in set(recipients) & await team_store.rosters.list_members_of_other_programs(team):
+            with suppress(InvalidName):  # the post reports it
+                await team_store.open_mailboxes(team).open_inbox(map_to_inbox_name(name), foreign=True)
 
     async def _post_message(
         self, team: TeamRoster, sender: AgentName, to: AgentName, text: str, summary: str, *, fyi: bool

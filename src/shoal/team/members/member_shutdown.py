@@ -166,6 +166,8 @@ class MemberShutdown:
         with self._report_cleanup_errors(name), suppress(TeamNotFound):
             await rosters.remove_member(self._members.team, name)
             was_removed = True
+            # Another program may add a member of this name.
+            self._members.own_names.discard(name)
         if was_removed and handle.approved_request is not None and not handle.member.is_foreign:
             # Posted after it is gone, so that a reader of the approval finds it gone.
             pane = handle.member.pane

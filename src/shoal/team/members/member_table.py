@@ -72,6 +72,8 @@ class MemberTable:
     def __init__(self, team: TeamName, on_changed: Callable[[], None] | None = None) -> None:
         self.team = team
         self.handles: dict[AgentName, MemberHandle] = {}
+        self.own_names: set[AgentName] = set()
+        """Names in the roster of the lead and of members that this session admitted or resumed."""
         self.leaving: set[MemberHandle] = set()
         """Members that ended and whose end is not announced yet."""
         self.version = 0

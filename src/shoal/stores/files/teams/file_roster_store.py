@@ -136,9 +136,7 @@ class FileRosterStore:
             name = file.team.choose_member_name(new_member)
             own_names = _read_own_member_list(own_directory)
             if own_names is not None:
-                content = encode_own_member_list((*own_names, name))
-                own_directory.rewrite_unshared_or_recreate_file(_STAGED_OWN_MEMBERS, content)
-                own_directory.swap_or_move_file(_STAGED_OWN_MEMBERS, own_directory, OWN_MEMBERS_FILE)
+                _write_own_member_list(own_directory, (*own_names, name))
             spawn_count = _increment_spawn_counter(own_directory, file.team)
             member = new_member.to_teammate_entry(
                 name, file.team.name, at=self._clock.now(), spawned_before=spawn_count
@@ -200,11 +198,15 @@ class FileRosterStore:
                 write(structs.replace(file.team, members=new_members), is_activity=True)
 
     async def remove_member(self, team: TeamName, name: AgentName) -> bool:
-        async with self._lock_roster(team) as (file, write, _):
+        async with self._lock_roster(team) as (file, write, own_directory):
             remaining = tuple(member for member in file.team.members if member.name != name)
             if len(remaining) == len(file.team.members):
                 return False
             write(structs.replace(file.team, members=remaining))
+            own_names = _read_own_member_list(own_directory)
+            if own_names is not None and name in own_names:
+                # Another program may add a member of this name.
+                _write_own_member_list(own_directory, [each for each in own_names if each != name])
         return True
 
     async def delete_team(self, team: TeamName) -> None:
@@ -485,6 +487,11 @@ class FileRosterStore:
 def _read_own_member_list(own_directory: DirectoryHandle) -> list[str] | None:
     """Return the members that Shoal added; None if the list is missing or damaged."""
     return parse_own_member_list(own_directory.read_file(OWN_MEMBERS_FILE) or b"")
+
+
+def _write_own_member_list(own_directory: DirectoryHandle, names: Sequence[str]) -> None:
+    own_directory.rewrite_unshared_or_recreate_file(_STAGED_OWN_MEMBERS, encode_own_member_list(names))
+    own_directory.swap_or_move_file(_STAGED_OWN_MEMBERS, own_directory, OWN_MEMBERS_FILE)
 
 
 def _read_spawn_counter(own_directory: DirectoryHandle) -> int:
