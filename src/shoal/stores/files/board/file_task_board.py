@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import structs
 
@@ -49,6 +60,9 @@ from shoal.stores.files.locks.shared_file_lock import LOCK_TIMEOUT
 from shoal.stores.store_texts import format_store_notice
 from shoal.wire.task_codec import ParsedTaskFile
 
+_Result = TypeVar("_Result")
+_WRITE_POLL_SECONDS, _MAX_WRITE_SECONDS = 0.01, 3.0
+"""Pause between two looks at a file that another program is writing, and time until a change gives up."""
 RECOVERY_INTERVAL = 5.0
 """Seconds between checks for dead holders while somebody waits."""
 POLL_DELAY_PER_TASK = 0.0001
@@ -58,6 +72,22 @@ MIN_RECOVERY_INTERVAL = 0.5
 FOREIGN_TASK_TIMEOUT = 3600.0
 """Seconds without a write after which a task that another program holds without a lease counts as
 abandoned."""
+
+
+class _TaskInAWriteError(TaskUpdateRefused):
+    """The file of the task is incomplete, and was written so recently that the write may not be finished."""
+
+
+async def _retry_while_in_a_write(change: Callable[[], Awaitable[_Result]]) -> _Result:
+    """Make the change, and try again while another program writes the file of the task in place."""
+    deadline = time.monotonic() + _MAX_WRITE_SECONDS
+    while True:
+        try:
+            return await change()
+        except _TaskInAWriteError:
+            if time.monotonic() >= deadline:
+                raise
+            await asyncio.sleep(_WRITE_POLL_SECONDS)
 
 
 def get_task_claim_lease_id(task: Task) -> str | None:
@@ -162,8 +192,13 @@ class FileTaskBoard:
         return task
 
     async def get(self, task: TaskId) -> Task | None:
-        index = await self._read_repaired_board()
-        return index.tasks.get(task)
+        async def try_get() -> Task | None:
+            found = (await self._read_repaired_board()).tasks.get(task)
+            if found is None and self._files.is_unreadable(task):
+                raise self._build_missing_task_error(task)
+            return found
+
+        return await _retry_while_in_a_write(try_get)
 
     async def list_tasks(self) -> Sequence[Task]:
         index = await self._read_repaired_board()
@@ -196,6 +231,9 @@ class FileTaskBoard:
         )
 
     async def update(self, task: TaskId, change: TaskUpdate, *, by: AgentName) -> tuple[Task, Task]:
+        return await _retry_while_in_a_write(lambda: self._apply_update(task, change))
+
+    async def _apply_update(self, task: TaskId, change: TaskUpdate) -> tuple[Task, Task]:
         if change.status == "deleted":
             before = await self._delete_task(task)
             return before, before
@@ -216,7 +254,7 @@ class FileTaskBoard:
                 name: file for name in involved_ids if (file := self._files.reread_task(name)) is not None
             }
             if task not in files:
-                raise _build_task_not_found(task)
+                raise self._build_missing_task_error(task)
             refuse_blocked_status(files[task].task, change, index.tasks, self._files.is_unreadable)
             updated = apply_task_update(files[task].task, change)
             others = apply_added_task_dependencies(
@@ -227,6 +265,15 @@ class FileTaskBoard:
         return files[task].task, index.tasks[task]
 
     async def claim(self, task: TaskId, *, by: AgentName) -> TaskClaimResult:
+        async def try_claim() -> TaskClaimResult:
+            result = await self._claim_task(task, by)
+            if result.reason == "task_not_found" and self._files.is_unreadable(task):
+                raise self._build_missing_task_error(task)
+            return result
+
+        return await _retry_while_in_a_write(try_claim)
+
+    async def _claim_task(self, task: TaskId, by: AgentName) -> TaskClaimResult:
         index = self._files.refresh_board_index()
         refusal = self._find_claim_refusal(index, index.tasks.get(task), by)
         if refusal is not None and not (
@@ -305,7 +352,7 @@ class FileTaskBoard:
     async def release(self, task: TaskId, *, attempt: str) -> bool:
         if task not in self._files.refresh_board_index().tasks:
             return False
-        return await self._release_task_if(task, lambda current: current.claim_attempt == attempt)
+        return await self._release_settled_task_if(task, lambda now: now.claim_attempt == attempt)
 
     async def release_owner_tasks(self, owner: AgentName) -> tuple[TaskId, ...]:
         def is_held_by_owner(task: Task) -> bool:
@@ -314,10 +361,12 @@ class FileTaskBoard:
         held_ids = [
             task.id for task in self._files.refresh_board_index().list_unfinished() if is_held_by_owner(task)
         ]
-        return tuple([task for task in held_ids if await self._release_task_if(task, is_held_by_owner)])
+        return tuple(
+            [task for task in held_ids if await self._release_settled_task_if(task, is_held_by_owner)]
+        )
 
     async def delete(self, task: TaskId) -> None:
-        await self._delete_task(task)
+        await _retry_while_in_a_write(lambda: self._delete_task(task))
 
     def is_task_claimable_now(self) -> bool:
         return next(self._files.refresh_board_index().iterate_claimable_tasks(), None) is not None
@@ -389,15 +438,20 @@ class FileTaskBoard:
     def _require_task(self, task: TaskId) -> Task:
         found = self._files.refresh_board_index().tasks.get(parse_task_id(task))
         if found is None:
-            raise _build_task_not_found(task)
+            raise self._build_missing_task_error(task)
         return found
+
+    def _build_missing_task_error(self, task: TaskId) -> TaskUpdateRefused:
+        if self._files.is_unreadable(task):
+            return _TaskInAWriteError(format_store_notice("task_in_a_write", task=task))
+        return TaskUpdateRefused(format_store_notice("unknown_task", task=task))
 
     async def _delete_task(self, task: TaskId) -> Task:
         self._require_task(task)
         async with self._lock_and_repair_board(), self._locks.lock_tasks(self._files.directory, (task,)):
             file = self._files.reread_task(task)
             if file is None:
-                raise _build_task_not_found(task)
+                raise self._build_missing_task_error(task)
             self._files.store_highest_task_id(self._files.get_highest_task_id())
             self._files.remove(task)
         # References are dropped under their own locks, now or, if this process dies, by the next one.
@@ -429,6 +483,15 @@ class FileTaskBoard:
         )
         self._files.write(file, claimed_task)
         return TaskClaimResult(success=True, task=claimed_task, attempt=attempt)
+
+    async def _release_settled_task_if(self, task: TaskId, condition: Callable[[Task], bool]) -> bool:
+        async def try_release() -> bool:
+            is_released = await self._release_task_if(task, condition)
+            if not is_released and self._files.is_unreadable(task):
+                raise self._build_missing_task_error(task)
+            return is_released
+
+        return await _retry_while_in_a_write(try_release)
 
     async def _release_task_if(self, task: TaskId, condition: Callable[[Task], bool]) -> bool:
         async with self._locks.lock_tasks(self._files.directory, (task,)):
@@ -538,7 +601,3 @@ class FileTaskBoard:
     def _on_claim_backoff_elapsed(self) -> None:
         self._backoff_timer = None
         self._waiters.notify_claimable(self._files.refresh_board_index().iterate_claimable_ids())
-
-
-def _build_task_not_found(task: TaskId) -> TaskUpdateRefused:
-    return TaskUpdateRefused(format_store_notice("unknown_task", task=task))

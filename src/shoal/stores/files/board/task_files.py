@@ -16,6 +16,7 @@ from shoal.core.names import TaskId
 from shoal.core.teams.tasks import Task
 from shoal.stores.files.access.directory_handle import DirectoryHandle, read_fd_from_offset
 from shoal.stores.files.access.inotify import InotifyDirectoryWatch, watch_directory_with_inotify
+from shoal.stores.files.access.partial_writes import WRITE_GRACE
 from shoal.stores.files.access.problem_reporter import ProblemReporter
 from shoal.stores.files.board.board_index import TaskBoardIndex
 from shoal.stores.files.home.home_directories import (
@@ -27,8 +28,6 @@ from shoal.wire.foreign_json import InvalidFileContent
 from shoal.wire.task_codec import ParsedTaskFile, encode_new_task, parse_task
 
 WATERMARK = ".highwatermark"
-WRITE_GRACE = 1.0
-"""Seconds during which an unreadable file may still be in the middle of a write."""
 _ABANDONED_AFTER = 60.0
 _TASK_FILE_NAME = re.compile(r"[1-9][0-9]{0,17}\.json")
 _TEMPORARY_FILE_NAME = re.compile(r"\..{1,60}\.tmp\.[0-9a-f]{8}")

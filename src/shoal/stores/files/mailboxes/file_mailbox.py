@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Collection, Container, Sequence
 from itertools import islice
 from pathlib import Path
@@ -20,6 +19,7 @@ from shoal.core.teams.mail import MailDeliveryState, MailMessage, MailPostReceip
 from shoal.core.text.text_format import format_count_with_noun
 from shoal.stores.files.access.directory_handle import DirectoryHandle
 from shoal.stores.files.access.line_files import append_lines, read_complete_lines
+from shoal.stores.files.access.partial_writes import read_settled_file
 from shoal.stores.files.access.problem_reporter import ProblemReporter
 from shoal.stores.files.locks.directory_flock import SharedDirectoryFlock
 from shoal.stores.files.locks.foreign_lock import ForeignProgramLock
@@ -48,8 +48,6 @@ from shoal.wire.mail_codec import EMPTY_INBOX, MailInboxFileEntry, encode_inbox_
 _UNLIMITED = 1 << 60
 _MAX_BATCH = 4_096
 """Maximum posts that share one write."""
-_RETRY_DELAYS = (0.001, 0.002, 0.004, 0.008, 0.016)
-"""Delays between reads of a file that another program may be writing."""
 
 
 class TeamMailDirectories(Struct, frozen=True, kw_only=True):
@@ -190,7 +188,7 @@ class FileMailbox:
             if foreign:
                 self._directories.foreign.create_file_if_missing(self.owner, b"")
                 self._write_inbox_archive_and_overflow(
-                    foreign_lock, self._read_or_quarantine_locked_inbox().entries
+                    foreign_lock, (await self._read_or_quarantine_locked_inbox()).entries
                 )
             else:
                 self._directories.foreign.remove_file(self.owner)
@@ -273,10 +271,10 @@ class FileMailbox:
                     self._append_posts_to_overflow(self._take_post_batch())
                     return
             async with self._lock.build_foreign_lock_context() as foreign_lock:
-                self._deliver_posts_under_lock(foreign_lock)
+                await self._deliver_posts_under_lock(foreign_lock)
 
-    def _deliver_posts_under_lock(self, foreign_lock: ForeignProgramLock) -> None:
-        inbox = self._read_or_quarantine_locked_inbox()
+    async def _deliver_posts_under_lock(self, foreign_lock: ForeignProgramLock) -> None:
+        inbox = await self._read_or_quarantine_locked_inbox()
         posts = self._take_post_batch()
         is_windowed = self._is_windowed  # once, so that all steps agree
         try:
@@ -339,7 +337,7 @@ class FileMailbox:
         ):
             async with self._lock as foreign_lock:
                 self._write_inbox_archive_and_overflow(
-                    foreign_lock, self._read_or_quarantine_locked_inbox().entries
+                    foreign_lock, (await self._read_or_quarantine_locked_inbox()).entries
                 )
             unread = (self._inbox or inbox).unread
         return _take_first_mail(unread, limit, beyond)
@@ -349,7 +347,7 @@ class FileMailbox:
         if not requested_ids:
             return
         async with self._lock as foreign_lock:
-            inbox = self._read_or_quarantine_locked_inbox()
+            inbox = await self._read_or_quarantine_locked_inbox()
             if any(entry.mail.id in requested_ids and not entry.mail.read for entry in inbox.entries):
                 # Before marking: the room that this makes is for the mail that waits.
                 entries, is_windowed = inbox.entries, self._is_windowed
@@ -427,18 +425,17 @@ class FileMailbox:
         return found
 
     async def _read_valid_inbox(self) -> MailInboxFileContent:
-        """Return the current inbox. A partial file is normal while another program writes: retry."""
-        for pause in (*_RETRY_DELAYS, None):
-            inbox = self._read_inbox()
-            if isinstance(inbox, MailInboxFileContent) and not inbox.rejected:
-                self._inbox = inbox if self.is_cached else None
-                return inbox
-            if pause is not None:
-                await asyncio.sleep(pause)
+        """Return the current inbox. A partial file is normal while another program writes."""
+        inbox = self._read_inbox()
+        if _is_damaged(inbox):
+            inbox = await self._read_settled_inbox()
+        if isinstance(inbox, MailInboxFileContent) and not inbox.rejected:
+            self._inbox = inbox if self.is_cached else None
+            return inbox
         if self._read_only:
             return self._read_damaged_inbox_for_view()
         async with self._lock:
-            return self._read_or_quarantine_locked_inbox()
+            return await self._read_or_quarantine_locked_inbox()
 
     def _read_damaged_inbox_for_view(self) -> MailInboxFileContent:
         """Report a damaged inbox and return its readable messages; the file is not changed."""
@@ -477,23 +474,23 @@ class FileMailbox:
             )
         return inbox
 
+    async def _read_settled_inbox(self) -> MailInboxFileContent | InvalidFileContent:
+        return await read_settled_file(self._directories.inboxes, self._file, self._read_inbox, _is_damaged)
+
     def _format_inbox_owners(self) -> str:
         names = (Path(name) for name in self._directories.inboxes.list_names())
         return ", ".join(sorted(name.stem for name in names if name.suffix == ".json")) or "nobody"
 
     # While the locks are held
 
-    def _read_or_quarantine_locked_inbox(self) -> MailInboxFileContent:
+    async def _read_or_quarantine_locked_inbox(self) -> MailInboxFileContent:
         """Read the inbox under the locks; a file that stays invalid is quarantined.
 
         It is read again first: a program that takes none of the locks may be writing it.
         """
         inbox = self._read_inbox()
-        for pause in (*_RETRY_DELAYS, 0.032, 0.064):
-            if isinstance(inbox, MailInboxFileContent) and not inbox.rejected:
-                break
-            time.sleep(pause)  # the locks are held, so nothing may be awaited
-            inbox = self._read_inbox()
+        if _is_damaged(inbox):
+            inbox = await self._read_settled_inbox()
         if isinstance(inbox, InvalidFileContent) or inbox.rejected:
             inbox = self._quarantine_inbox(inbox)
         self._overflow.finish_interrupted_move(inbox.ids)
@@ -629,6 +626,10 @@ class FileMailbox:
     @property
     def is_foreign(self) -> bool:
         return self._directories.foreign.has_entry(self.owner)
+
+
+def _is_damaged(inbox: MailInboxFileContent | InvalidFileContent) -> bool:
+    return isinstance(inbox, InvalidFileContent) or bool(inbox.rejected)
 
 
 def _take_first_mail(

@@ -15,6 +15,7 @@ from shoal.core.errors import InvalidName, StateFileError, TeamHasActiveMembers,
 from shoal.core.names import LEAD_NAME, AgentName, TeamName, find_free_name, parse_safe_name
 from shoal.core.teams.roster import NewMember, RosterEntry, TeamRoster, format_agent_id
 from shoal.stores.files.access.directory_handle import DirectoryHandle
+from shoal.stores.files.access.partial_writes import read_settled_file
 from shoal.stores.files.access.problem_reporter import ProblemReporter, ignore_problem
 from shoal.stores.files.home.home_directories import (
     open_existing_home_subdirectory,
@@ -115,6 +116,8 @@ class FileRosterStore:
             return None
         with directory:
             found = self._read_roster(directory, name)
+            if isinstance(found, InvalidFileContent):
+                found = await self._read_settled_roster(directory, name)
             if isinstance(found, InvalidFileContent) and self._read_only:
                 return self._read_roster_copy_for_view(directory, name, found)
             if isinstance(found, InvalidFileContent):
@@ -246,7 +249,7 @@ class FileRosterStore:
             if own_directory.has_entry(_DELETING_MARKER):
                 raise _build_team_not_found(team)
             async with self._build_roster_lock(own_directory, directory) as foreign_lock:
-                file = self._read_or_quarantine_roster(directory, name)
+                file = await self._read_or_quarantine_roster(directory, name)
                 if file is None:
                     raise _build_team_not_found(team)
                 found = file
@@ -272,16 +275,18 @@ class FileRosterStore:
     async def _reread_roster_under_lock(
         self, directory: DirectoryHandle, name: TeamName
     ) -> TeamRoster | None:
-        """Read again under the lock: a partial file is normal while another program writes in place."""
+        """Read again under the lock: the program that writes the file may hold it."""
         with self._open_private_team_directory(name) as own_directory:
             async with self._build_roster_lock(own_directory, directory):
-                file = self._read_or_quarantine_roster(directory, name)
+                file = await self._read_or_quarantine_roster(directory, name)
         return None if file is None else file.team
 
-    def _read_or_quarantine_roster(
+    async def _read_or_quarantine_roster(
         self, directory: DirectoryHandle, name: TeamName
     ) -> ParsedTeamRosterFile | None:
         found = self._read_roster(directory, name)
+        if isinstance(found, InvalidFileContent):
+            found = await self._read_settled_roster(directory, name)
         if found is None:
             return None
         if isinstance(found, InvalidFileContent):
@@ -346,6 +351,18 @@ class FileRosterStore:
                     if isinstance(copy, ParsedTeamRosterFile):
                         return copy
         return None
+
+    async def _read_settled_roster(
+        self, directory: DirectoryHandle, name: TeamName
+    ) -> ParsedTeamRosterFile | InvalidFileContent | None:
+        """Read again while another program may be writing the file in place."""
+
+        def is_invalid(found: ParsedTeamRosterFile | InvalidFileContent | None) -> bool:
+            return isinstance(found, InvalidFileContent)
+
+        return await read_settled_file(
+            directory, ROSTER_FILE, lambda: self._read_roster(directory, name), is_invalid
+        )
 
     def _read_roster(
         self, directory: DirectoryHandle, name: TeamName
