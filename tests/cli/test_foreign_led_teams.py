@@ -92,6 +92,10 @@ async def test_a_live_foreign_lead_is_shown_and_its_team_is_not_changed_without_
     assert refused.code != 0
     assert "another program leads it" in refused.err
     assert (directory / "config.json").read_bytes() == before
+    for command in ("stop", "attach", "restart"):
+        refused = await shoal("team", command, "theirs")
+        assert refused.code != 0
+        assert "Shoal does not run the team theirs: another program leads it" in refused.err
     if sign == "process":
         sent = await shoal("team", "send", "theirs", "ann", "Hello.")
         assert "Another program leads the team: " in sent.text
@@ -197,3 +201,43 @@ async def test_mail_from_the_command_line_never_leaves_the_inbox_of_another_prog
     assert (await shoal("inbox", "send", "ann", "One more.")).code == 0
     texts = [entry["text"] for entry in json.loads(path.read_text())]
     assert texts == [*(entry["text"] for entry in old_mail), "One more."]
+
+
+@pytest.mark.spec("LIM-13", "LIM-14")
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"leadSessionId": ""},
+        {"leadSessionId": None},
+        {"leadSessionId": ".."},
+        {"leadSessionId": "a/b c"},
+        {"leadSessionId": "x" * 300},
+        {"leadSessionId": 5, "createdAt": "today", "description": ["d"], "leadAgentId": {}},
+    ],
+    ids=lambda fields: repr(fields)[:30],
+)
+async def test_a_roster_with_other_ids_and_types_hides_no_team_and_is_kept(
+    shoal: ShoalProgram, home: Path, fields: dict[str, Any]
+) -> None:
+    directory = write_foreign_team(home, **fields)
+    roster = json.loads((directory / "config.json").read_text())
+    roster["members"][1] |= {"joinedAt": "today", "isActive": 1, "subscriptions": None, "cwd": 3}
+    (directory / "config.json").write_text(json.dumps(roster))
+    (directory / "inboxes" / "ann.json").write_text("[]")
+    for path in (directory / "config.json", directory / "inboxes" / "ann.json"):
+        set_age(path, HOUR)
+    before = (directory / "config.json").read_bytes()
+    listed = await shoal("team", "ls", "--json")
+    assert listed.err == ""
+    assert [team["name"] for team in json.loads(listed.text)] == ["theirs"]
+    shown = await shoal("team", "show", "theirs")
+    assert (shown.code, "ann" in shown.text, shown.err) == (0, True, "")
+    assert (await shoal("team", "send", "theirs", "ann", "Hello.")).code == 0
+    (mail,) = json.loads((directory / "inboxes" / "ann.json").read_text())
+    assert mail["text"] == "Hello."
+    assert (directory / "config.json").read_bytes() == before
+    refused = await shoal("team", "resume", "theirs", "-p", "go")
+    assert "cannot be resumed" in refused.err
+    assert (await shoal("team", "rm", "theirs", "--yes", "--force")).code == 0
+    assert not directory.exists()

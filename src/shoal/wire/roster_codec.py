@@ -209,8 +209,13 @@ def encode_new_team_roster(team: TeamRoster) -> bytes:
     )
 
 
-def parse_team_roster(content: bytes, name: TeamName) -> ParsedTeamRosterFile | InvalidFileContent:
-    """Parse the team in the directory of that name; invalid members are rejected with the reason."""
+def parse_team_roster(
+    content: bytes, name: TeamName, *, is_foreign: bool = False
+) -> ParsedTeamRosterFile | InvalidFileContent:
+    """Parse the team in the directory of that name; invalid members are rejected with the reason.
+
+    With `is_foreign`, fields of an unexpected type are ignored: another program may use the field otherwise.
+    """
     schema: _RosterFileSchema
     try:
         schema = _get_decoders()[0].decode(content)
@@ -218,6 +223,8 @@ def parse_team_roster(content: bytes, name: TeamName) -> ParsedTeamRosterFile | 
         value = parse_foreign_json(content)
         if isinstance(value, InvalidFileContent):
             return value
+        if is_foreign:
+            value = _drop_mistyped_fields(value, _RosterFileSchema)
         try:
             schema = convert_to_schema(value, _RosterFileSchema)
         except msgspec.ValidationError as error:
@@ -229,7 +236,10 @@ def parse_team_roster(content: bytes, name: TeamName) -> ParsedTeamRosterFile | 
             member_schema = (
                 entry
                 if isinstance(entry, _RosterMemberSchema)
-                else convert_to_schema(entry, _RosterMemberSchema)
+                else convert_to_schema(
+                    _drop_mistyped_fields(entry, _RosterMemberSchema) if is_foreign else entry,
+                    _RosterMemberSchema,
+                )
             )
             member = _build_roster_entry(member_schema, name)
         except msgspec.ValidationError as error:
@@ -249,6 +259,20 @@ def parse_team_roster(content: bytes, name: TeamName) -> ParsedTeamRosterFile | 
         given_name=schema.name if isinstance(schema.name, str) and schema.name != name else "",
     )
     return ParsedTeamRosterFile(team=team, content=content, rejected=tuple(rejected))
+
+
+def _drop_mistyped_fields(value: Any, schema: type[Struct]) -> Any:
+    """Return the object without the optional fields whose type is wrong."""
+    if not isinstance(value, dict):
+        return value
+    kept = dict(value)
+    for field in msgspec.structs.fields(schema):
+        if field.encode_name in kept and not field.required:
+            try:
+                msgspec.convert(kept[field.encode_name], field.type)
+            except (msgspec.ValidationError, UnicodeEncodeError):
+                del kept[field.encode_name]
+    return kept
 
 
 def _build_roster_entry(schema: _RosterMemberSchema, team: TeamName) -> RosterEntry:

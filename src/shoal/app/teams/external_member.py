@@ -11,7 +11,7 @@ from shoal.app.teams.team_lookup import find_team_name
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import Clock, format_iso_time
 from shoal.core.errors import AgentRequestRefused, InboxNotFound, TeamNotFound
-from shoal.core.ids import IdGenerator, SessionId
+from shoal.core.ids import IdGenerator
 from shoal.core.names import (
     LEAD_NAME,
     AgentName,
@@ -26,6 +26,7 @@ from shoal.core.teams.mail_bodies import ShutdownRequestMail
 from shoal.core.teams.mail_envelopes import fit_mail_to_kind
 from shoal.core.teams.mail_signatures import MailSigner, SignatureVerdict
 from shoal.core.teams.roster import EXTERNAL_MEMBER_TYPE, NewMember, RosterEntry, TeamRoster
+from shoal.stores.files.home.home_paths import to_possible_session_id
 from shoal.stores.files.locks.pid_locks import ExternalMemberLock, is_session_running
 from shoal.team.mail.broadcast import post_to_all
 from shoal.wire.mail_body_codec import encode_mail_body, get_authorized_mail_body
@@ -270,7 +271,7 @@ class ExternalMember:
             self._locks[identity] = ExternalMemberLock(self._home, identity.team, identity.name)
 
     def _refuse_live_led_team(self, team: TeamRoster) -> None:
-        if is_session_running(self._home, SessionId(team.lead_session_id)):
+        if is_session_running(self._home, to_possible_session_id(team.lead_session_id)):
             raise AgentRequestRefused(format_session_notice("lead_is_running", team=team.name))
 
     async def _add_to_roster(self, identity: ExternalMemberIdentity) -> None:

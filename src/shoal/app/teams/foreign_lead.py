@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from shoal.core.ids import SessionId
 from shoal.core.names import map_to_inbox_name
 from shoal.core.teams.roster import TeamRoster
 from shoal.core.text.text_format import format_duration
-from shoal.stores.files.home.home_paths import get_run_directory, read_state_file
+from shoal.stores.files.home.home_paths import get_run_directory, read_state_file, to_possible_session_id
 from shoal.stores.files.locks.pid_locks import is_external_lead_alive
 from shoal.stores.files.teams.team_ownership import RECENT_SECONDS, is_created_by_shoal, read_own_writes
 from shoal.wire.foreign_json import InvalidFileContent, parse_foreign_json
@@ -27,10 +26,9 @@ _LOCK_SECONDS = 10.0
 
 def find_live_foreign_lead(home: Path, team: TeamRoster) -> str:
     """Return evidence that another program leads the team; empty if Shoal or nobody leads it."""
-    session = team.lead_session_id
-    if session and get_run_directory(home, SessionId(session)).is_dir():
+    if get_run_directory(home, to_possible_session_id(team.lead_session_id)).is_dir():
         return ""
-    if is_created_by_shoal(home, team.name, session):
+    if is_created_by_shoal(home, team.name, team.lead_session_id):
         # Its lead is a client of `shoal mcp serve`, or a program that uses the library.
         return "a client of `shoal mcp serve` leads it" if is_external_lead_alive(home, team.name) else ""
     directory, tasks = home / "teams" / team.name, home / "tasks" / team.name

@@ -55,9 +55,18 @@ def get_journal_path(home: Path, session: SessionId) -> Path:
 
 def check_safe_file_name(name: str, home: Path) -> str:
     """Return the name if it is a safe file name, else raise; identifiers come from the command line too."""
-    if not _SAFE_NAME.fullmatch(name) or ".." in name:
+    if not is_safe_file_name(name):
         raise StateFileError(f"{name!r} is not a valid session or agent name.", path=home)
     return name
+
+
+def to_possible_session_id(text: str) -> SessionId:
+    """Return the id of a session; for text that is none, as other programs write it, one that none has."""
+    return SessionId(text if is_safe_file_name(text) else to_safe_file_name(text))
+
+
+def is_safe_file_name(name: str) -> bool:
+    return _SAFE_NAME.fullmatch(name) is not None and ".." not in name
 
 
 def to_safe_file_name(name: str) -> str:

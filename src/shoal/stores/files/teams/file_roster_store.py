@@ -377,6 +377,10 @@ class FileRosterStore:
         if cached is not None and cached.content == content:
             return cached
         found = parse_team_roster(content, name)
+        is_damaged = isinstance(found, InvalidFileContent) or bool(found.rejected)
+        if is_damaged and self._read_roster_copy(name) is None:
+            # Shoal never wrote it.
+            found = parse_team_roster(content, name, is_foreign=True)
         if isinstance(found, InvalidFileContent):
             return found
         if found.rejected and self._has_complete_copy(found, name):

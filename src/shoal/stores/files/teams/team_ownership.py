@@ -11,7 +11,7 @@ from msgspec import Struct
 from shoal.core.errors import StateFileError
 from shoal.core.names import map_to_inbox_name
 from shoal.stores.files.access.directory_handle import DirectoryHandle
-from shoal.stores.files.home.home_paths import read_state_file
+from shoal.stores.files.home.home_paths import is_safe_file_name, read_state_file
 from shoal.wire.foreign_json import parse_foreign_json
 
 CREATOR_FILE = "creator"
@@ -88,8 +88,8 @@ def is_led_by_shoal(home: DirectoryHandle, team: str, facts: TeamFileFacts) -> b
     if not facts.has_roster:
         return True
     session = facts.lead_session
-    if not session or map_to_inbox_name(session) != session:
-        return False
+    if not is_safe_file_name(session):
+        return False  # another program wrote it
     run = home.open_existing("shoal", "runs", session)
     if run is not None:
         run.close()

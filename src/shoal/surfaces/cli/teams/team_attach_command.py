@@ -13,7 +13,11 @@ import click
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import debug_option
 from shoal.surfaces.cli.team_store_access import run_with_team_store
-from shoal.surfaces.cli.teams.team_overview import find_named_or_running_team, find_team_run
+from shoal.surfaces.cli.teams.team_overview import (
+    describe_idle_team,
+    find_named_or_running_team,
+    find_team_run,
+)
 
 if TYPE_CHECKING:
     from shoal.app.teams.team_store import TeamStore
@@ -44,10 +48,10 @@ def attach_to_team(*, name: str | None, panes: bool, as_json: bool) -> int:
     if panes:
         return _attach_to_panes(team)
     if not run.is_live:
-        raise click.ClickException(
-            f"The team {team.name} is not running. Resume it: shoal team resume {team.name}. See what it "
-            f"did: shoal watch {run.session}"
-        )
+        advice = f"Resume it: shoal team resume {team.name}."
+        if run.journal_path.exists():
+            advice += f" See what it did: shoal watch {run.session}"
+        raise click.ClickException(describe_idle_team(team, advice))
     if as_json:
         from shoal.surfaces.cli.watch_command import print_run_events_as_json
 

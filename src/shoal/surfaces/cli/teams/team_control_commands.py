@@ -15,6 +15,7 @@ from shoal.surfaces.cli.cli_output import debug_option, json_option, print_json
 from shoal.surfaces.cli.run_launch import RUN_FLAGS, run_session_with_flags
 from shoal.surfaces.cli.team_store_access import get_person_agent_name, run_with_team_store
 from shoal.surfaces.cli.teams.team_overview import (
+    describe_idle_team,
     find_named_or_only_team,
     find_named_or_running_team,
     find_only_running_team,
@@ -149,10 +150,8 @@ def stop_team(*, words: tuple[str, ...], now: bool, as_json: bool) -> int:
         team = await find_named_or_running_team(store, name)
         run = find_team_run(team)
         if not run.is_live:
-            raise click.ClickException(
-                f"The team {team.name} is not running. Resume it: shoal team resume {team.name}. Remove "
-                f"it: shoal team rm {team.name}"
-            )
+            advice = f"Resume it: shoal team resume {team.name}. Remove it: shoal team rm {team.name}"
+            raise click.ClickException(describe_idle_team(team, advice))
         if member is None:
             return team, await _stop_whole_team(team, run, now=now)
         return team, [await _stop_member(run, resolve_recipients(team, member)[0], now=now)]
@@ -200,10 +199,8 @@ def restart_members(*, words: tuple[str, ...], as_json: bool) -> int:
         team = await find_named_or_running_team(store, name)
         run = find_team_run(team)
         if not run.is_live:
-            raise click.ClickException(
-                f"The team {team.name} is not running. Resume it to restart every member: shoal team "
-                f"resume {team.name}"
-            )
+            advice = f"Resume it to restart every member: shoal team resume {team.name}"
+            raise click.ClickException(describe_idle_team(team, advice))
         member_name = "" if member is None else resolve_recipients(team, member)[0]
         response = await send_control_command(run, RestartMemberControlCommand(name=member_name))
         return team, list(response["restarting"])

@@ -74,14 +74,14 @@ async def find_named_or_running_team(store: TeamStore, name: str | None) -> Team
 async def find_only_running_team(store: TeamStore) -> str | None:
     from shoal.app.settings.configured_store import open_home_store
     from shoal.app.settings.settings import find_process_shoal_home
-    from shoal.core.ids import SessionId
+    from shoal.stores.files.home.home_paths import to_possible_session_id
 
     sessions = open_home_store(find_process_shoal_home(), read_only=True)
     teams = [await store.rosters.read_team_roster(name) for name in await store.rosters.list_teams()]
     running_names = [
         team.name
         for team in teams
-        if team is not None and sessions.is_session_live(SessionId(team.lead_session_id))
+        if team is not None and sessions.is_session_live(to_possible_session_id(team.lead_session_id))
     ]
     return running_names[0] if len(running_names) == 1 else None
 
@@ -131,8 +131,18 @@ async def build_team_overview(store: TeamStore, team: TeamRoster) -> TeamOvervie
 
 def find_team_run(team: TeamRoster) -> RunHandle:
     from shoal.app.run_access.stored_runs import open_process_run
+    from shoal.stores.files.home.home_paths import to_possible_session_id
 
-    return open_process_run(team.lead_session_id)
+    return open_process_run(to_possible_session_id(team.lead_session_id))
+
+
+def describe_idle_team(team: TeamRoster, advice: str) -> str:
+    """Return why no run of Shoal leads the team, with the advice unless another program leads it."""
+    from shoal.app.teams.foreign_lead import find_live_foreign_lead
+
+    if evidence := find_live_foreign_lead(find_team_run(team).home, team):
+        return f"Shoal does not run the team {team.name}: another program leads it ({evidence})."
+    return f"The team {team.name} is not running. {advice}"
 
 
 def _load_agent_statuses_and_lead_state(run: RunHandle) -> tuple[RunViewAgentsState, LeadState]:
