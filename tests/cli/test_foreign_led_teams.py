@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -76,7 +78,9 @@ def give_sign(directory: Path, sign: str, exit_stack: ExitStack) -> str:
 async def test_a_live_foreign_lead_is_shown_and_its_team_is_not_changed_without_force(
     shoal: ShoalProgram, home: Path, sign: str, exit_stack: ExitStack
 ) -> None:
-    process = {"leadProcess": {"pid": os.getpid(), "claimedAt": 1}} if sign == "process" else {}
+    process = (
+        {"leadProcess": {"pid": os.getpid(), "claimedAt": time.time() * 1000}} if sign == "process" else {}
+    )
     directory = write_foreign_team(home, **process)
     expected = give_sign(directory, sign, exit_stack)
     before = (directory / "config.json").read_bytes()
@@ -106,8 +110,12 @@ async def test_a_live_foreign_lead_is_shown_and_its_team_is_not_changed_without_
 
 
 @pytest.mark.spec("LIM-13")
-async def test_a_foreign_team_without_a_sign_of_life_can_be_removed(shoal: ShoalProgram, home: Path) -> None:
-    directory = write_foreign_team(home, leadProcess={"pid": 2**22 + 1})
+@pytest.mark.parametrize("process", [{"pid": 2**22 + 1}, {"pid": os.getpid(), "claimedAt": 1000}])
+async def test_a_foreign_team_without_a_sign_of_life_can_be_removed(
+    shoal: ShoalProgram, home: Path, process: dict[str, int]
+) -> None:
+    # The second process started after the team was claimed, so its id was used again.
+    directory = write_foreign_team(home, leadProcess=process)
     assert (await shoal("team", "rm", "theirs", "--yes")).code == 0
     assert not directory.exists()
 
@@ -129,6 +137,24 @@ async def test_an_export_of_a_live_foreign_team_changes_nothing(shoal: ShoalProg
     assert [mail["text"] for mail in exported["mail"]] == ["Hello."]
     assert snapshot_files(home / "teams") | snapshot_files(home / "tasks") == before
     assert not (home / "shoal" / "teams").exists()
+
+
+@pytest.mark.spec("LIM-13", "TSK-09")
+async def test_a_long_task_of_a_live_foreign_team_stays_with_its_owner(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    lead = await asyncio.create_subprocess_exec("sleep", "600")
+    write_foreign_team(home, leadProcess={"pid": lead.pid})
+    path = home / "tasks" / "theirs" / "1.json"
+    task = {"id": "1", "subject": "Dig", "description": "", "status": "in_progress", "owner": "ann"}
+    path.write_text(json.dumps({**task, "blocks": [], "blockedBy": []}))
+    set_age(path, 3 * HOUR)
+    assert "ann is gone" not in (await shoal("task", "ls", "--team", "theirs")).text
+    assert (await shoal("task", "add", "Sow", "--team", "theirs")).code == 0
+    assert json.loads(path.read_text())["owner"] == "ann"
+    lead.kill()
+    await lead.wait()
+    assert "ann is gone" in (await shoal("task", "ls", "--team", "theirs")).text
 
 
 @pytest.mark.spec("LIM-13")

@@ -8,15 +8,14 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from shoal.core.names import map_to_inbox_name
 from shoal.core.teams.roster import TeamRoster
 from shoal.core.text.text_format import format_duration
-from shoal.stores.files.home.home_paths import get_run_directory, read_state_file, to_possible_session_id
+from shoal.stores.files.home.home_paths import get_run_directory, to_possible_session_id
 from shoal.stores.files.locks.pid_locks import is_external_lead_alive
+from shoal.stores.files.teams.foreign_lead_process import find_live_lead_process
 from shoal.stores.files.teams.team_ownership import RECENT_SECONDS, is_created_by_shoal, read_own_writes
-from shoal.wire.foreign_json import InvalidFileContent, parse_foreign_json
 
 _MTIME_PRECISION = 0.02
 """Seconds by which a file's timestamp may lag behind the clock."""
@@ -32,8 +31,7 @@ def find_live_foreign_lead(home: Path, team: TeamRoster) -> str:
         # Its lead is a client of `shoal mcp serve`, or a program that uses the library.
         return "a client of `shoal mcp serve` leads it" if is_external_lead_alive(home, team.name) else ""
     directory, tasks = home / "teams" / team.name, home / "tasks" / team.name
-    pid = _read_lead_pid(directory / "config.json")
-    if pid is not None and _is_process_alive(pid):
+    if (pid := find_live_lead_process(home, team.name)) is not None:
         return f"process {pid} leads it"
     newest, own_periods = 0.0, read_own_writes(home, team.name)
     inboxes = home / "teams" / (map_to_inbox_name(team.given_name) or team.name) / "inboxes"
@@ -80,26 +78,3 @@ def _iter_entries(*directories: Path) -> Iterator[tuple[Path, os.stat_result]]:
                 yield Path(entry.path), entry.stat(follow_symlinks=False)
             except OSError:
                 continue
-
-
-def _read_lead_pid(path: Path) -> int | None:
-    """Return the pid in `leadProcess`, which programs of late 2026 write."""
-    try:
-        content = parse_foreign_json(read_state_file(path))
-    except OSError:
-        return None
-    process: Any = {}
-    if not isinstance(content, InvalidFileContent) and isinstance(content, dict):
-        process = content.get("leadProcess")
-    pid = process.get("pid") if isinstance(process, dict) else None
-    return pid if isinstance(pid, int) and not isinstance(pid, bool) and pid > 0 else None
-
-
-def _is_process_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True

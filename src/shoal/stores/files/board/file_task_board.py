@@ -57,6 +57,7 @@ from shoal.stores.files.locks.process_leases import (
     remove_dead_process_leases,
 )
 from shoal.stores.files.locks.shared_file_lock import LOCK_TIMEOUT
+from shoal.stores.files.teams.foreign_lead_process import find_live_lead_process
 from shoal.stores.store_texts import format_store_notice
 from shoal.wire.task_codec import ParsedTaskFile
 
@@ -164,6 +165,7 @@ class FileTaskBoard:
         """With `read_only`, readers see the files as they are: nothing is repaired or released."""
         self._read_only = read_only
         self._home = home
+        self._name = parse_safe_name(name)
         self._clock = clock
         self._ids = ids
         self._directory = home / "tasks" / parse_safe_name(name)
@@ -529,7 +531,9 @@ class FileTaskBoard:
         )
 
     def _is_task_file_stale(self, task: TaskId) -> bool:
-        return self._clock.now() / 1000 - self._files.get_task_write_time(task) > FOREIGN_TASK_TIMEOUT
+        age = self._clock.now() / 1000 - self._files.get_task_write_time(task)
+        # A live program that leads the team knows better which of its members are gone.
+        return age > FOREIGN_TASK_TIMEOUT and find_live_lead_process(self._home, self._name) is None
 
     def _write_changed_tasks(self, files: dict[TaskId, ParsedTaskFile], after: dict[TaskId, Task]) -> None:
         """Write the tasks, `blocked_by` first: a reader that finds only that side can add the other."""
