@@ -198,6 +198,33 @@ async def test_typed_words_are_the_persons_and_the_member_ends_when_its_team_is_
     assert not (get_home() / "teams" / TEAM).exists()
 
 
+@pytest.mark.spec("LIM-14")
+@pytest.mark.parametrize("what", ["roster", "directory", "busy"])
+async def test_a_member_ends_however_its_team_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    parts = [send_message("team-lead", "Ready.", "ready"), "Idle."]
+    if what == "busy":
+        parts[1] = call_tool("Bash", command="sleep 600")
+    directory = get_home() / "teams" / TEAM
+    async with run_provider(monkeypatch, ann=parts):
+        write_foreign_team(tmp_path)
+        async with start_member(tmp_path) as process:
+            await wait_for_mail(lambda mail: mail["text"] == "Ready.")
+            if what == "roster":
+                (directory / "config.json").unlink()  # its inboxes may be in another directory
+            elif what == "directory":
+                directory.rename(directory.with_name("removed"))
+            else:
+                while directory.exists():  # the member may be marking its mail
+                    shutil.rmtree(directory, ignore_errors=True)
+            async with asyncio.timeout(30):
+                assert await process.wait() == 0
+            assert process.stdout is not None
+            assert b"its team is gone" in await process.stdout.read()
+    assert not (directory / "config.json").exists()
+
+
 @pytest.mark.skipif(
     sys.getfilesystemencoding() != "utf-8",
     reason="its name cannot be an argument in this locale",

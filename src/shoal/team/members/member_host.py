@@ -69,6 +69,9 @@ from shoal.wire.member_channel_codec import (
     SessionPermissionChangedMessage,
 )
 
+_TEAM_CHECK_SECONDS = 2.0
+"""Seconds between two looks at the roster of a foreign lead."""
+
 
 class TeamMembership(Struct, frozen=True, kw_only=True):
     """Member and team that a process runs as."""
@@ -190,6 +193,8 @@ class MemberHost:
             background_tasks = [tasks.create_task(coroutine) for coroutine in coroutines]
             if self._channel is not None:
                 background_tasks.append(tasks.create_task(self._listen_to_lead(self._channel)))
+            else:
+                background_tasks.append(tasks.create_task(self._end_with_foreign_team(member)))
             outcome = await run_task
             for task in background_tasks:
                 task.cancel()
@@ -213,9 +218,22 @@ class MemberHost:
                     member.name
                 )
             except ShoalError as error:
-                self._services.note(f"{member.name} ends because its team is gone: {error}")
-                self.request_member_end(format_end_reason("team_deleted"))
+                self._end_without_team(member, str(error))
                 return
+
+    async def _end_with_foreign_team(self, member: LocalMember) -> None:
+        """End the member if its foreign lead deletes the roster, but not the inbox that it watches."""
+        rosters, team = self._services.runtime.team_store.rosters, self._membership.team
+        missing = 0
+        while missing < 2:  # a program may replace the file by removing it first
+            await self._services.runtime.clock.sleep(_TEAM_CHECK_SECONDS)
+            with suppress(ShoalError):
+                missing = 0 if team in await rosters.list_teams() else missing + 1
+        self._end_without_team(member, format_team_notice("deleted_team", team=team))
+
+    def _end_without_team(self, member: LocalMember, reason: str) -> None:
+        self._services.note(f"{member.name} ends because its team is gone: {reason}")
+        self.request_member_end(format_end_reason("team_deleted"))
 
     def request_member_end(self, why: str, *, resumable: bool = False) -> None:
         """Ask the member to end, whatever it is doing."""
