@@ -267,3 +267,24 @@ async def test_a_roster_with_other_ids_and_types_hides_no_team_and_is_kept(
     assert "cannot be resumed" in refused.err
     assert (await shoal("team", "rm", "theirs", "--yes", "--force")).code == 0
     assert not directory.exists()
+
+
+@pytest.mark.spec("LIM-14")
+@pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
+async def test_texts_with_half_a_surrogate_pair_are_shown_as_escapes(
+    shoal: ShoalProgram, home: Path, locale: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", locale)
+    directory = write_foreign_team(home, name="half \ud800", description="half \ud800")
+    mail = {"from": "bob \ud800", "text": "half \ud800", "summary": "half \ud800", "timestamp": "\ud800"}
+    (directory / "inboxes" / "ann.json").write_text(json.dumps([mail]))
+    task = {"id": "1", "subject": "half \ud800", "description": "half \ud800", "status": "pending"}
+    path = home / "tasks" / "theirs" / "1.json"
+    path.write_text(json.dumps({**task, "owner": "\ud800", "blocks": [], "blockedBy": []}))
+    for words in (
+        ("team", "show", "theirs"),
+        ("inbox", "show", "ann", "--team", "theirs"),
+        ("task", "ls", "--team", "theirs"),
+    ):
+        shown = await shoal(*words)
+        assert (shown.code, "half \\ud800" in shown.text) == (0, True), (words, shown.text, shown.err)

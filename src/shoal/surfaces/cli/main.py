@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gc
 import io
 import os
@@ -62,9 +63,25 @@ def main() -> NoReturn:
 
 
 def _escape_unencodable_output() -> None:
-    """Write characters that the locale cannot encode as escapes, as Python does on standard error."""
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
-        sys.stdout.reconfigure(errors="backslashreplace")
+    """Write characters that the locale cannot encode as escapes, as Python does on standard error.
+
+    In UTF-8 these are halves of surrogate pairs, which texts of models and other programs may contain.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        is_escaped = sys.stdout.errors == "surrogateescape"
+        sys.stdout.reconfigure(errors=_BYTES_OR_ESCAPES if is_escaped else "backslashreplace")
+
+
+def _restore_bytes_or_escape(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Write the bytes of a file name that is not UTF-8 as they are, and escape the rest."""
+    try:
+        return codecs.lookup_error("surrogateescape")(error)
+    except UnicodeError:
+        return codecs.backslashreplace_errors(error)
+
+
+_BYTES_OR_ESCAPES = "shoal-bytes-or-escapes"
+codecs.register_error(_BYTES_OR_ESCAPES, _restore_bytes_or_escape)
 
 
 def _reopen_closed_standard_streams() -> None:
