@@ -323,6 +323,7 @@ def test_a_cleanup_interrupted_at_any_step_is_finished_by_the_next(
         listed = [summary.session for summary in list_sessions(home)]
         if done.finished:
             break
+        assert old not in done.sessions or not get_run_directory(home, old).exists()
         whole = (home / "projects" / "-project" / old / "subagents" / "agent-a1.jsonl").exists()
         assert whole or old not in listed
         assert run_cleanup(home).problems == ()
