@@ -30,8 +30,12 @@ from team_scripts import open_session
 
 
 def install_notify_program(directory: Path) -> Path:
-    """Install a notify-send that writes its arguments to a file; return that file."""
+    """Install a notify-send that writes its arguments to a file; return that file.
+
+    The program of macOS is there, too, and is for another system.
+    """
     directory.mkdir()
+    (directory / "osascript").symlink_to("/bin/false")
     notification = directory / "told"
     program = directory / "notify-send"
     program.write_text(
