@@ -108,7 +108,8 @@ async def test_agents_are_listed_shown_stopped_and_messaged(tmp_path: Path) -> N
     async with open_typed_terminal(open_session(tmp_path, model, tools=[gate.tool])) as terminal:
         listed = await terminal.run_line("/agents", "/agents, /agents show ID")
         assert "  No agent has been started.\n" in listed
-        assert f"  {'general-purpose':<18} " in listed
+        (row,) = (row for row in listed.splitlines() if row.startswith(f"  {'general-purpose':<18} "))
+        assert row.endswith(". (builtin)")
         assert "No agent is working." in await terminal.run_line("/agents stop all", "No agent")
         assert "There is no foreground agent." in await terminal.run_line("/agents background", "foreground")
         await terminal.run_prompt("lead", "started")
