@@ -345,6 +345,19 @@ async def test_unread_foreign_mail_is_not_rewritten_with_each_batch(mail: FileMa
     assert reports == []
 
 
+async def test_an_id_that_another_program_gave_stays_the_same_whatever_it_is(
+    mail: FileMailboxStore, home: Path
+):
+    await mail.open_inbox("ann")
+    fields = {"from": "eve", "timestamp": TIMESTAMP, "read": False}
+    entries = [fields | {"text": "named", "msg_id": "made-1"}, fields | {"text": "unnamed"}]
+    get_inbox_path(home).write_text(json.dumps(entries))
+    await mail.post("ann", make_mail("ours"))
+    found = {each.text: each.id for each in await mail.take_unread("ann")}
+    assert found["named"] == "made-1"
+    assert found["unnamed"] == json.loads(get_inbox_path(home).read_text())[1]["msg_id"]
+
+
 @pytest.mark.exhaustive
 async def test_twenty_thousand_foreign_entries_take_two_seconds(mail: FileMailboxStore, home: Path):
     await mail.open_inbox("ann")
