@@ -138,6 +138,14 @@ async def test_agents_are_listed_shown_stopped_and_messaged(tmp_path: Path) -> N
         assert "Usage: /agents, " in await terminal.run_line("/agents send swift", "Usage")
 
 
+async def test_the_cost_of_one_model_is_one_line(tmp_path: Path) -> None:
+    async with open_typed_terminal(open_session(tmp_path, script_agents(lead=["yes"]))) as terminal:
+        await terminal.run_prompt("lead", "yes")
+        shown = await terminal.run_line("/cost", " out")
+        shown += await terminal.run_line("/model", "The model is")
+    assert len([line for line in shown.splitlines() if "tokens" in line]) == 1
+
+
 async def test_a_new_session_says_that_there_is_nothing_yet(tmp_path: Path) -> None:
     async with open_typed_terminal(open_session(tmp_path, script_agents(lead=["yes"]))) as terminal:
         for line, answer in (
