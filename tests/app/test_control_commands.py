@@ -150,6 +150,24 @@ async def test_a_thinking_budget_is_set_and_then_left_to_the_options_again(tmp_p
     assert asked == [1_024, 0, 5_000]
 
 
+async def test_files_can_be_restored_during_a_turn_but_not_the_conversation(
+    tmp_path: Path, gate: ToolGate
+) -> None:
+    write = call_tool("Write", "w1", file_path=str(tmp_path / "new.txt"), content="new")
+    model = script_agents(lead=[write, "written", call_tool("Gate"), "done"])
+    async with asyncio.timeout(60), open_session(tmp_path, model, tools=[gate.tool]) as session:
+        await collect_events(session.run("lead"))
+        turn = asyncio.create_task(collect_events(session.run("lead")))
+        await gate.wait_until_reached()
+        with pytest.raises(RuntimeError, match="A turn is already running"):
+            await session.undo(conversation=True)
+        assert (tmp_path / "new.txt").exists()
+        assert [path.name for path in (await session.undo()).removed] == ["new.txt"]
+        gate.is_open.set()
+        assert (await turn)[-1].reason == "done"
+    assert not (tmp_path / "new.txt").exists()
+
+
 async def test_an_agent_for_one_job_ends_when_it_is_interrupted(tmp_path: Path, gate: ToolGate) -> None:
     async with (
         asyncio.timeout(60),
