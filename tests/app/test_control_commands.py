@@ -13,7 +13,8 @@ from session_helpers import collect_events, open_session
 from shoal.app.session.control_handler import handle_control_command
 from shoal.app.session.lead_facts import compute_context_percent, compute_context_usage
 from shoal.app.session.run_controller import LocalRunController, RemoteRunController
-from shoal.app.session.session_changes import list_down_members
+from shoal.app.session.session_changes import list_down_members, set_thinking_tokens
+from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import AgentRequestRefused, ShoalError, StateFileError
 from shoal.core.events import PermissionModeChanged, QueueItemAdded
 from shoal.core.permissions.questions import AllowAnswer
@@ -116,7 +117,13 @@ async def test_a_session_answers_each_command_about_a_working_agent(tmp_path: Pa
 async def test_a_turn_is_interrupted_and_all_work_is_stopped_on_command(
     tmp_path: Path, gate: ToolGate
 ) -> None:
-    model = script_agents(lead=[call_tool("Gate"), "done"])
+    requests: list[str] = []
+
+    def reply(request: ModelRequest) -> str:
+        requests.append("\n".join(message.text for message in request.messages))
+        return "done"
+
+    model = script_agents(lead=[call_tool("Gate"), reply])
     async with asyncio.timeout(60), open_session(tmp_path, model, tools=[gate.tool]) as session:
         turn = asyncio.create_task(collect_events(session.run("lead")))
         await gate.wait_until_reached()
@@ -124,6 +131,41 @@ async def test_a_turn_is_interrupted_and_all_work_is_stopped_on_command(
         answer = await handle_control_command(session, InterruptTurnControlCommand())
         assert answer == {"interrupted": True}
         assert (await turn)[-1].reason == "interrupted"
+        await collect_events(session.run("lead, go on"))
+    assert "[The user interrupted this turn.]" in requests[0]
+
+
+async def test_a_thinking_budget_is_set_and_then_left_to_the_options_again(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def reply(request: ModelRequest) -> str:
+        asked.append(request.thinking_tokens)
+        return "done"
+
+    model = script_agents(lead=[reply, reply, reply])
+    async with asyncio.timeout(60), open_session(tmp_path, model, thinking_tokens=5_000) as session:
+        for tokens in (1_024, 0, None):
+            set_thinking_tokens(session, tokens)
+            await collect_events(session.run("lead"))
+    assert asked == [1_024, 0, 5_000]
+
+
+async def test_files_can_be_restored_during_a_turn_but_not_the_conversation(
+    tmp_path: Path, gate: ToolGate
+) -> None:
+    write = call_tool("Write", "w1", file_path=str(tmp_path / "new.txt"), content="new")
+    model = script_agents(lead=[write, "written", call_tool("Gate"), "done"])
+    async with asyncio.timeout(60), open_session(tmp_path, model, tools=[gate.tool]) as session:
+        await collect_events(session.run("lead"))
+        turn = asyncio.create_task(collect_events(session.run("lead")))
+        await gate.wait_until_reached()
+        with pytest.raises(RuntimeError, match="A turn is already running"):
+            await session.undo(conversation=True)
+        assert (tmp_path / "new.txt").exists()
+        assert [path.name for path in (await session.undo()).removed] == ["new.txt"]
+        gate.is_open.set()
+        assert (await turn)[-1].reason == "done"
+    assert not (tmp_path / "new.txt").exists()
 
 
 async def test_an_agent_for_one_job_ends_when_it_is_interrupted(tmp_path: Path, gate: ToolGate) -> None:

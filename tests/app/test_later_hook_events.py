@@ -156,20 +156,25 @@ async def test_a_hook_is_told_of_a_denied_call_and_lets_the_model_try_again(
 @pytest.mark.spec("CMP-047")
 async def test_a_hook_blocks_a_typed_command(project: Path, hook_log: HookInputLog) -> None:
     write_command(Path(os.environ["SHOAL_HOME"]) / "commands", "deploy", "DEPLOY IT: $ARGUMENTS")
-    command = hook_log.build_logging_command("echo not today >&2; exit 2")
+    added = {"hookEventName": "UserPromptExpansion", "additionalContext": "TIDE IS LOW"}
+    answer = {"decision": "block", "reason": "not today", "hookSpecificOutput": added}
+    command = hook_log.build_logging_command(build_answer_command(answer))
     settings = make_settings({"UserPromptExpansion": ("deploy", command)})
     seen: list[str] = []
 
     def reply(request: ModelRequest) -> Any:
-        seen.append(request.messages[-1].text)
+        seen.append("\n".join(message.text for message in request.messages))
         return "done"
 
     async with shoal.open(cwd=project, model=ScriptedModel(reply), settings=settings) as session:
         typed = await parse_slash_command_when_ready(session.runtime, "/deploy to sea")
         events = [event async for event in session.run(typed)]
+        assert seen == []
+        assert await run_all_turns(session, "begin") == "done"
     assert isinstance(events[-1], RunFinished)
     assert "not today" in events[-1].detail
-    assert seen == []
+    # What a blocked command would have added is not for the model.
+    assert seen == ["begin"]
     (told,) = hook_log.read_inputs()
     assert (told["command_name"], told["command_args"], told["prompt"]) == (
         "deploy",

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from app_session_helpers import create_git_repository
 
-from agent_scripts import call_tool, script_agents
+from agent_scripts import call_tool, read_events, script_agents
 from session_helpers import collect_events, open_session
 from shoal.app.agents.member_bootstrap import (
     MemberBootstrap,
@@ -44,6 +45,7 @@ from shoal.backends.ray_hosts import CLOSING_NOTICE, CONTROL_CHANNEL, StartMembe
 from shoal.backends.socket_channel import ChannelMultiplexer, SharedChannel, SocketChannel, send_in_parts
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ShoalError, WorktreeError
+from shoal.core.events import NoteAdded
 from shoal.core.teams.member_backends import AGENT_ENVIRONMENT_MARKS
 from shoal.stores.files.file_store import FileStore
 from shoal.workspaces.checkout import find_git_checkout
@@ -515,6 +517,36 @@ async def test_the_last_work_is_sent_and_each_part_of_it_must_be_stored(
             await finishing
         assert not checkout.top.exists()
         assert log.asked == []
+
+
+async def test_files_that_cannot_be_sent_are_named_once_and_stay_on_the_machine(
+    git: GitRunner, project: Path
+) -> None:
+    checkout = await create_checkout(git, project)
+    (checkout.cwd / "inner").mkdir()
+    create_git_repository(checkout.cwd / "inner")
+    changed = checkout.cwd / "a.txt"
+    reads = [call_tool("Read", f"r{number}", file_path=str(changed)) for number in range(2)]
+    model = script_agents(lead=[reads[0], "one", reads[1], "two"])
+    noted = asyncio.Event()
+    async with send_checkpoints(checkout) as (lead, sender, _), open_session(checkout.cwd, model) as session:
+        session.subscribe(lambda event: noted.set() if isinstance(event, NoteAdded) else None)
+        sender.watch_session(session)
+        for text in ("two\n", "three\n"):
+            changed.write_text(text)
+            await collect_events(session.run("lead"))
+            assert await receive(lead) == b"1"
+            assert await receive(lead)
+            lead.send(b"stored")
+            async with asyncio.timeout(30):
+                await noted.wait()
+        async with asyncio.timeout(30):
+            await sender.finish()
+        notes = [event.text for event in read_events(session) if isinstance(event, NoteAdded)]
+    (note,) = notes
+    assert str(checkout.top) in note
+    assert "inner" in note
+    assert (checkout.cwd / "inner" / "code.txt").exists()
 
 
 @pytest.mark.parametrize("lead_leaves", [False, True])

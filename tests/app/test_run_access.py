@@ -321,6 +321,10 @@ async def test_a_followed_run_is_lost_only_when_no_process_works_on_it(tmp_path:
             assert [each.is_gone for each in followed.view.statuses.iter_agents_except_lead()] == [False]
             assert [each.agent for each in followed.view.statuses.list_working_agents()] != []
             assert not followed.is_over
+            tasks = asyncio.all_tasks()
+            following = {task for task in tasks if "_follow_journal" in str(task.get_coro())}
+            assert following
+        assert all(task.done() for task in following)
         gate.is_open.set()
         await run_all_turns(session, None)
 

@@ -328,6 +328,11 @@ async def test_undo_restores_files_and_the_conversation(tmp_path: Path) -> None:
 async def test_a_session_without_persistence_leaves_no_files(tmp_path: Path) -> None:
     async with shoal.open(cwd=tmp_path, model=ScriptedModel(["hi"]), persist=False) as session:
         assert (await run_prompt(session)).text == "hi"
+        assert session.list_undoable_turns() == ()
+        with pytest.raises(NothingToUndoError):
+            await session.undo()
+        with pytest.raises(NothingToUndoError, match="stores nothing"):
+            await rewind_files_to_before_message(session, "m")
     assert not any(get_home().rglob("*.jsonl"))
 
 

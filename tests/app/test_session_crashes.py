@@ -5,15 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import resource
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from app_session_helpers import run_prompt
 
 import shoal
+from agent_scripts import ToolGate, call_tool
+from session_helpers import find_tool_results, open_session
 from shoal.core.conversation.messages import Base64ImageSource, ImageBlock, Message, ToolResultBlock
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.ids import SessionId
@@ -210,41 +216,35 @@ async def test_a_pasted_image_whose_file_is_damaged_is_said_to_be_lost(
     assert str(file) in text
 
 
+@contextmanager
+def limit_file_size(size: int) -> Iterator[None]:
+    """Replace a full disk: a write beyond the size fails the same way."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
 async def test_a_full_disk_ends_the_turn_with_an_error_and_loses_nothing(tmp_path: Path) -> None:
-    """A file size limit replaces the full disk: a write beyond it fails the same way."""
-    script = """
-        import asyncio, resource, signal, sys, shoal
-        from shoal.core.events import RunFinished
-
-        async def main():
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            model = shoal.ScriptedModel(["a" * 2000, "b" * 50000, "c"])
-            async with shoal.open(cwd=sys.argv[1], model=model) as session:
-                async for event in session.run("one"):
-                    pass
-                resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
-                async for event in session.run("two"):
-                    if isinstance(event, RunFinished):
-                        print(event.reason, "|", event.detail, flush=True)
-                resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-                async for event in session.run("three"):
-                    if isinstance(event, RunFinished):
-                        print(event.reason, flush=True)
-                print(session.id)
-
-        asyncio.run(main())
-    """
-    child = run_script(script, tmp_path)
-    assert child.returncode == 0, child.stderr
-    ended, after, session_id = child.stdout.splitlines()
-    assert ended.startswith("store_error | ")
-    assert "Cannot write" in ended
-    assert after == "done"
-    (path,) = Path(os.environ["SHOAL_HOME"]).glob(f"projects/*/{session_id}.jsonl")
-    assert [m.text[:5] for m in read_session_transcript(path).messages] == [
-        "one",
-        "aaaaa",
-        "two",
-        "three",
-        "c",
-    ]
+    gate = ToolGate()
+    model = shoal.ScriptedModel(["a" * 2000, "b" * 50000, call_tool("Gate"), "c"])
+    async with asyncio.timeout(60), open_session(tmp_path, model, tools=[gate.tool]) as session:
+        await run_prompt(session, "one")
+        with limit_file_size(20_000):
+            ended = await run_prompt(session, "two")
+        assert ended.reason == "store_error"
+        assert "Cannot write" in ended.detail
+        turn = asyncio.create_task(run_prompt(session, "three"))
+        await gate.wait_until_reached()
+        with limit_file_size(0):
+            await session.interrupt()
+        ended = await turn
+        assert ended.reason == "store_error"
+        assert ended.detail.startswith("interrupted by the user; Cannot write")
+        assert (await run_prompt(session, "four")).reason == "done"
+    (path,) = Path(os.environ["SHOAL_HOME"]).glob(f"projects/*/{session.id}.jsonl")
+    messages = read_session_transcript(path).messages
+    assert [m.text[:5] for m in messages if m.text] == ["one", "aaaaa", "two", "three", "four", "c"]
+    assert len(find_tool_results(messages)) == 1

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import signal
-import subprocess
-import sys
+import shutil
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -30,6 +26,7 @@ from shoal.core.events import (
 from shoal.core.ids import LEAD_ID
 from shoal.testing import FakeClock
 from shoal.tools.function_tool import tool
+from team_scripts import get_home
 
 
 def start_in_background(command: str, call_id: str = "b1") -> Any:
@@ -212,48 +209,26 @@ async def test_a_command_that_waits_for_input_is_announced_until_it_ends(tmp_pat
         assert session.runtime.inbox.queue.count_waking_items(LEAD_ID) == 1
 
 
-KILLED_PROGRAM = """
-    import asyncio, os, signal, sys
-    import shoal
-    from agent_scripts import call_tool, script_agents
-
-    async def main(project, command):
-        call = call_tool("Bash", "b1", command=command, run_in_background=True)
-        model = script_agents(lead=[call, "started"])
-        async with shoal.open(cwd=project, model=model, skip_permissions=True) as session:
-            async for _ in session.run("lead"):
-                pass
-            if command.startswith("exit"):
-                await session.runtime.processes.shells.list_shells()[0].ended.wait()
-                while not session.runtime.inbox.queue.count_waking_items("lead"):
-                    await asyncio.sleep(0)
-            print(session.id, flush=True)
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    asyncio.run(main(*sys.argv[1:]))
-"""
+async def leave_cut_off_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> str:
+    """Use the files of a session as if it were killed before its lead is notified; return its id."""
+    home = tmp_path.with_name(f"{tmp_path.name}-home")
+    async with open_session(
+        tmp_path, script_agents(lead=[start_in_background(command), "started"])
+    ) as session:
+        await finish_turn(session.run("lead"))
+        if command.startswith("exit"):
+            async with asyncio.timeout(20):
+                await session.wait_for_waking_item()
+        shutil.copytree(get_home(), home, ignore=shutil.ignore_patterns("control.sock"))
+    monkeypatch.setenv("SHOAL_HOME", str(home))
+    return session.id
 
 
-async def kill_session_with_command(tmp_path: Path, command: str) -> str:
-    """Kill a session that runs this command before its lead is notified; return its id."""
-    path = os.pathsep.join([str(Path(__file__).parents[1] / "plugins"), *sys.path])
-    ran = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-c", dedent(KILLED_PROGRAM), str(tmp_path), command],
-        env=os.environ | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert ran.returncode == -signal.SIGKILL, ran.stderr
-    return ran.stdout.strip()
-
-
-@pytest.mark.slow
 @pytest.mark.spec("QUE-05")
-async def test_a_command_end_unannounced_before_a_crash_is_announced_once_after_it(tmp_path: Path) -> None:
-    identity = await kill_session_with_command(tmp_path, "exit 7")
+async def test_a_command_end_unannounced_before_a_crash_is_announced_once_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity = await leave_cut_off_session(tmp_path, monkeypatch, "exit 7")
     for expected in (1, 0):
         async with open_session(tmp_path, script_agents(lead=["heard"]), resume=identity) as session:
             turn = await session.next_turn()
@@ -264,12 +239,11 @@ async def test_a_command_end_unannounced_before_a_crash_is_announced_once_after_
             assert "failed (exit code 7)" in notice
 
 
-@pytest.mark.slow
 @pytest.mark.spec("QUE-05")
 async def test_a_resumed_session_is_notified_once_of_commands_that_died_with_its_process(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    identity = await kill_session_with_command(tmp_path, "sleep 600")
+    identity = await leave_cut_off_session(tmp_path, monkeypatch, "sleep 600")
     model = script_agents(lead=["", "", "heard", start_in_background("sleep 600"), "two"])
     async with open_session(tmp_path, model, resume=identity) as session:
         turn = await session.next_turn()

@@ -31,16 +31,26 @@ def answer_and_record(requests: list[ModelRequest], *replies: Any) -> ScriptedMo
 
 
 @pytest.mark.spec("CMP-049")
-async def test_a_start_hook_sends_the_first_message_before_the_prompt(project: Path) -> None:
-    answer = build_specific_answer(hookEventName="SessionStart", initialUserMessage="Read TODO.md first.")
+@pytest.mark.parametrize("attended", [False, True])
+async def test_a_start_hook_adds_its_output_and_first_message_once_before_the_prompt(
+    project: Path, attended: bool
+) -> None:
+    answer = build_specific_answer(
+        hookEventName="SessionStart",
+        initialUserMessage="Read TODO.md first.",
+        additionalContext="It is Monday.",
+    )
     requests: list[ModelRequest] = []
     model = answer_and_record(requests, "done", "done")
-    async with open_session(project, model, settings=make_settings({"SessionStart": answer})) as session:
-        await run_all_turns(session, "Fix the test.")
+    settings = make_settings({"SessionStart": answer})
+    async with open_session(project, model, settings=settings, attended=attended) as session:
+        async for _ in session.run("Fix the test."):
+            pass
         async for _ in session.run("And the other one."):
             pass
-    assert requests[0].messages[-1].text == "Read TODO.md first.\nFix the test."
-    assert "Read TODO.md" not in requests[1].messages[-1].text
+    assert requests[0].messages[-1].text.endswith("Read TODO.md first.\nFix the test.")
+    said = "\n".join(message.text for message in requests[1].messages)
+    assert [said.count(text) for text in ("It is Monday.", "Read TODO.md")] == [1, 1]
 
 
 @pytest.mark.spec("CMP-049")

@@ -272,6 +272,11 @@ def test_the_index_has_every_event_of_its_kinds_and_the_latest_of_each_agent(hom
         list(read_events_of_kinds(run, NoteAdded, SessionStarted, TurnStarted))
 
 
+def test_a_run_without_a_journal_has_no_events(home: Path) -> None:
+    run = RunHandle(session=SessionId("s"), home=home)
+    assert list(read_events_of_kinds(run, PermissionDenied)) == []
+
+
 def test_agents_of_a_run_are_lost_unless_a_process_works_on_it(home: Path) -> None:
     run = add_run(home, "s", start_session(), TurnStarted(agent=LEAD_ID, turn=1, prompt="p"))
     states = []

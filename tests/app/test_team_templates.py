@@ -15,7 +15,11 @@ import pytest
 from agent_scripts import call_tool, read_events, run_all_turns
 from git_repository import GitRepository, run_git
 from shoal.app.definitions.agent_catalog import load_agent_catalog
-from shoal.app.session.team_start import start_team_from_template
+from shoal.app.session.team_start import (
+    build_lead_team_prompt,
+    preview_template_tasks,
+    start_team_from_template,
+)
 from shoal.app.teams.team_templates import (
     TeamTemplateCatalog,
     UserLimitsForTeamTemplate,
@@ -253,6 +257,46 @@ async def test_the_shipped_feature_team_plans_builds_and_reworks_until_accepted(
     assert (tree / "feature.py").read_text() == "works = True\n"
     assert not (repository.top / "feature.py").exists()
     assert run_git(tree, "log", "--format=%s", "-2").splitlines() == ["mended", "feature"]
+
+
+def test_the_first_prompt_describes_each_member_and_task(tmp_path: Path) -> None:
+    text = """---
+description: Digs.
+roles:
+  - name: digger
+    type: Explore
+    model: haiku
+    mode: plan
+    isolation: worktree
+    prompt: Dig
+  - name: layer
+    mode: acceptEdits
+    prompt: Lay
+    count: 2
+  - name: guest
+    prompt: Look
+tasks:
+  - key: dig
+    subject: Dig the hole
+    owner: digger
+  - key: lay
+    subject: Lay the pipe
+    blockedBy: [dig]
+---
+Lead {goal}.
+"""
+    template = write_template(tmp_path, text).fill_goal("the roof")
+    tasks = preview_template_tasks(template)
+    prompt = build_lead_team_prompt("crew", template, "the roof", tasks)
+    assert prompt.startswith("Lead the roof.\n\n")
+    assert [line for line in prompt.splitlines() if line.startswith("- ")] == [
+        "- digger (Explore, only reads until its plan is approved, in its own worktree, haiku)",
+        "- layer-1 (acceptEdits)",
+        "- layer-2 (acceptEdits)",
+        "- guest",
+        "- #1 Dig the hole [digger]",
+        "- #2 Lay the pipe (after #1)",
+    ]
 
 
 def test_every_shipped_template_is_valid_and_needs_no_trust(tmp_path: Path) -> None:

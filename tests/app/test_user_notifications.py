@@ -9,10 +9,12 @@ import pty
 import signal
 import termios
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from agent_scripts import AgentScript, call_tool, script_agents, spawn_agent
+from shoal.app.session import person_notifier
 from shoal.app.session.person_notifier import (
     format_question_notification,
     show_notification,
@@ -30,8 +32,12 @@ from team_scripts import open_session
 
 
 def install_notify_program(directory: Path) -> Path:
-    """Install a notify-send that writes its arguments to a file; return that file."""
+    """Install a notify-send that writes its arguments to a file; return that file.
+
+    The program of macOS is there, too, and is for another system.
+    """
     directory.mkdir()
+    (directory / "osascript").symlink_to("/bin/false")
     notification = directory / "told"
     program = directory / "notify-send"
     program.write_text(
@@ -106,6 +112,21 @@ async def test_no_notification_is_sent_when_notifications_are_off(
     monkeypatch.setenv("DISPLAY", ":7")
     await run_until_question(tmp_path, {"notify": "off"})
     assert not notification.exists()
+
+
+def test_on_macos_the_notification_is_shown_by_its_own_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notification = install_notify_program(tmp_path / "bin")
+    program = notification.parent / "osascript"
+    program.unlink()
+    (notification.parent / "notify-send").rename(program)
+    monkeypatch.setattr(person_notifier, "sys", SimpleNamespace(platform="darwin"))
+    environ = {"PATH": f"{program.parent}:{os.environ['PATH']}", "DISPLAY": ":7"}
+    show_notification("Shoal", "bob asks", environ)
+    *script, title, text = notification.read_text().splitlines()
+    assert (title, text) == ("Shoal", "bob asks")
+    assert script[::2] == ["-e"] * 3
 
 
 def test_without_a_desktop_the_notification_is_a_terminal_escape_sequence() -> None:

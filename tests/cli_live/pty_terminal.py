@@ -213,15 +213,5 @@ def build_environment(home: Path, **more: str) -> dict[str, str]:
         "TERM": "xterm-256color",
         "LANG": "C.UTF-8",
         "SHOAL_PLAIN": "1",
-        **_list_recorder_variables(),
         **more,
     }
-
-
-def _list_recorder_variables() -> dict[str, str]:
-    """Return the variables of tests/mutation/preload, if it records calls."""
-    if "MUTATION_CALL_MAP" not in os.environ:
-        return {}
-    names = ("MUTATION_CALL_MAP", "MUTATION_ROOT", "PYTEST_CURRENT_TEST")
-    path = os.pathsep.join([*sys.path, os.environ["TESTS_PYTHONPATH"]])
-    return {"PYTHONPATH": path, **{name: os.environ[name] for name in names}}

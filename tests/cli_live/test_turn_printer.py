@@ -19,6 +19,7 @@ from shoal.core.clock import SystemClock
 from shoal.core.conversation.messages import ToolResultBlock
 from shoal.core.events import (
     PREVIEW_LENGTH,
+    AgentMovedToBackground,
     AssistantReplied,
     BudgetThresholdReached,
     Event,
@@ -29,6 +30,7 @@ from shoal.core.events import (
     PermissionDenied,
     QuestionAnswered,
     QuestionAsked,
+    RepetitionStopped,
     RunFinished,
     TextStreamed,
     ToolFinished,
@@ -37,7 +39,7 @@ from shoal.core.events import (
     TurnEnded,
     TurnStarted,
 )
-from shoal.core.ids import LEAD_ID, EntryId, RequestId
+from shoal.core.ids import LEAD_ID, AgentId, EntryId, RequestId
 from shoal.core.permissions.questions import (
     AllowAnswer,
     ChoiceAnswer,
@@ -83,9 +85,10 @@ def make_tool_finish(call: str, tool: str, preview: str = "", *, is_error: bool 
 
 
 def print_events(*events: Event, is_observer: bool = False) -> str:
-    stream = io.StringIO()
-    printer = RunEventPrinter(PlainTerminalScreen(stream), is_observer=is_observer)
-    for event in events:
+    stream, statuses = io.StringIO(), RunViewAgentsState()
+    printer = RunEventPrinter(PlainTerminalScreen(stream), is_observer=is_observer, statuses=statuses)
+    for at, event in enumerate(events):
+        statuses.apply_event(event, float(at))
         printer.print_event(event)
     return stream.getvalue()
 
@@ -212,6 +215,34 @@ def test_an_observer_sees_that_a_question_is_open() -> None:
     question = PermissionQuestion(id="q", agent=LEAD_ID, tool_use_id="a", tool="Bash", input={}, reason="why")
     assert "may Bash run?" in print_events(QuestionAsked(agent=LEAD_ID, question=question), is_observer=True)
     assert print_events(QuestionAsked(agent=LEAD_ID, question=question)) == ""
+
+
+@pytest.mark.parametrize("is_observer", [False, True])
+def test_other_agents_have_one_line_for_each_notice_and_none_for_their_text(is_observer: bool) -> None:
+    joe, ann = AgentId("joe"), AgentId("ann")
+    question = PermissionQuestion(id="q", agent=joe, tool_use_id="a", tool="Bash", input={}, reason="why")
+    text = print_events(
+        TextStreamed(agent=joe, kind="text", text="hidden"),
+        AssistantReplied(agent=joe, entry=EntryId("1"), preview="hidden", tool_uses=1),
+        ToolStarted(agent=joe, call="a", tool="Bash", preview="hidden"),
+        QuestionAsked(agent=joe, question=question),
+        QuestionAnswered(agent=joe, question="q", answer=AllowAnswer()),
+        QuestionAnswered(agent=joe, question="q", answer=DenyAnswer(reason="hidden")),
+        NoteAdded(agent=joe, text="The server\nis gone."),
+        NoteAdded(agent=ann, text="The server\nis gone."),
+        BudgetThresholdReached(agent=joe, limit="requests", percent=50, spent=2, of=4),
+        RepetitionStopped(agent=joe, reason="It looped."),
+        AgentMovedToBackground(agent=joe),
+        is_observer=is_observer,
+    )
+    assert text.splitlines() == [
+        *(["  ? joe is waiting for an answer: may Bash run?"] if is_observer else []),
+        "  joe: allowed once",
+        "  The server is gone.",
+        HALF,
+        "  stopped: It looped.",
+        "● agent joe continues in the background",
+    ]
 
 
 def test_a_failed_turn_is_reported_once_for_two_events() -> None:

@@ -108,7 +108,8 @@ async def test_agents_are_listed_shown_stopped_and_messaged(tmp_path: Path) -> N
     async with open_typed_terminal(open_session(tmp_path, model, tools=[gate.tool])) as terminal:
         listed = await terminal.run_line("/agents", "/agents, /agents show ID")
         assert "  No agent has been started.\n" in listed
-        assert f"  {'general-purpose':<18} " in listed
+        (row,) = (row for row in listed.splitlines() if row.startswith(f"  {'general-purpose':<18} "))
+        assert row.endswith(". (builtin)")
         assert "No agent is working." in await terminal.run_line("/agents stop all", "No agent")
         assert "There is no foreground agent." in await terminal.run_line("/agents background", "foreground")
         await terminal.run_prompt("lead", "started")
@@ -135,6 +136,14 @@ async def test_agents_are_listed_shown_stopped_and_messaged(tmp_path: Path) -> N
         assert "swift" in await terminal.run_line("/agents send swift once more", "swift")
         assert "Usage: /agents, " in await terminal.run_line("/agents dance", "Usage")
         assert "Usage: /agents, " in await terminal.run_line("/agents send swift", "Usage")
+
+
+async def test_the_cost_of_one_model_is_one_line(tmp_path: Path) -> None:
+    async with open_typed_terminal(open_session(tmp_path, script_agents(lead=["yes"]))) as terminal:
+        await terminal.run_prompt("lead", "yes")
+        shown = await terminal.run_line("/cost", " out")
+        shown += await terminal.run_line("/model", "The model is")
+    assert len([line for line in shown.splitlines() if "tokens" in line]) == 1
 
 
 async def test_a_new_session_says_that_there_is_nothing_yet(tmp_path: Path) -> None:

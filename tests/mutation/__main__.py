@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +23,7 @@ import msgspec
 from tests.mutation.call_records import MAX_TESTS, RECORDING, CallRecords, record_calls
 from tests.mutation.fork_runner import PLAN_VARIABLE, Attempt, AttemptResult
 from tests.mutation.guards import Guard, load_guards
+from tests.mutation.instrumented_tree import copy_tree
 from tests.mutation.mutants import Mutant, draw_mutants, find_callees
 from tests.mutation.results import GOAL, RoomResult, load_results, save_result, write_report
 from tests.mutation.rooms import ROOMS, ROOT, Room
@@ -32,7 +32,6 @@ MIN_TESTS = 10
 MAX_DEEP_TESTS = 20
 QUICK_SECONDS = 0.2
 GUARD_SECONDS = 120.0
-COPIED = ("src", "tests", "scripts", "bench", "docs", "examples", "web/dev", "pyproject.toml", "README.md")
 
 
 def print_line(line: str) -> None:
@@ -46,7 +45,8 @@ def parse_arguments() -> argparse.Namespace:
         "--map",
         nargs=argparse.REMAINDER,
         metavar="ARG",
-        help="add to the record of which tests call which functions, and exit; arguments are for pytest",
+        help="add to the record of which tests call which functions, and exit; arguments are for pytest;"
+        " without them, record the files that are new or have changed",
     )
     parser.add_argument(
         "--room", choices=[room.name for room in ROOMS], action="append", help="only this room"
@@ -234,17 +234,6 @@ def _get_failed_test(output: str) -> str:
         if line.startswith(("FAILED ", "ERROR ")):
             return line.partition(" ")[2].partition(" - ")[0]
     return output.strip().splitlines()[-1][:100] if output.strip() else ""
-
-
-def copy_tree(target: Path) -> None:
-    for name in COPIED:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(
-                source, target / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules")
-            )
-        elif source.exists():
-            shutil.copy2(source, target / name)
 
 
 def draw_by_room(arguments: argparse.Namespace) -> list[tuple[Room, list[Mutant]]]:

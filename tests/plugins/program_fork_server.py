@@ -244,9 +244,6 @@ def main() -> None:
     line.sendall(ANSWER.pack(0))
     request = serve_requests(line)
     gc.enable()
-    if "MUTATION_CALL_MAP" in os.environ:
-        # It records calls, for the test that the request's environment names.
-        importlib.reload(importlib.import_module("sitecustomize"))
     run_to_end(request["arguments"])
 
 

@@ -47,6 +47,8 @@ class Run:
         self.commands: list[RunControlCommand] = []
         self.said: list[Message] = []
         self.offset = 0
+        self.is_interrupting, self.may_interrupt = asyncio.Event(), asyncio.Event()
+        self.may_interrupt.set()
         self.server = RunControlServer(
             path, handle=self.handle, steer=self.said.append, position=self.position
         )
@@ -59,6 +61,9 @@ class Run:
         match command:
             case GetRunStatusControlCommand():
                 return {"turn": 3}
+            case InterruptTurnControlCommand():
+                self.is_interrupting.set()
+                await self.may_interrupt.wait()
             case SetModelControlCommand(model="broken"):
                 raise RuntimeError("no such thing")
             case SetModelControlCommand():
@@ -153,6 +158,17 @@ async def test_commands_are_answered_and_refusals_carry_their_reason(run: Run):
         SetPermissionModeControlCommand(mode="plan"),
         StopRunControlCommand(),
     ]
+
+
+async def test_the_late_answer_to_a_command_that_was_given_up_is_not_that_of_the_next(run: Run):
+    async with asyncio.timeout(30), await RunControlClient.open(run.server.path) as client:
+        run.may_interrupt.clear()
+        given_up = asyncio.create_task(client.send_command(InterruptTurnControlCommand()))
+        await run.is_interrupting.wait()
+        given_up.cancel()
+        await asyncio.wait([given_up])
+        run.may_interrupt.set()
+        assert await client.send_command(GetRunStatusControlCommand()) == {"turn": 3}
 
 
 async def test_the_socket_is_private_and_removed_with_the_run(tmp_path: Path):

@@ -111,6 +111,10 @@ async def test_a_half_written_task_file_keeps_its_last_known_state(home: Path):
         path.write_bytes(content[: len(content) // 2])
         assert (await board.claim("2", by="a")).reason == "blocked"
         assert reports == []
+        # Still half written after the grace time, and no file event tells so.
+        os.utime(path, (1, 1))
+        assert await board.get("1") is None
+        assert len(set(reports)) == 1
         path.write_bytes(content)
         assert (await board.get("1")).subject == "task 1"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from store_helpers import FixedClock, TranscriptWriter
 from shoal.core.agents.identity import LEAD_ID
 from shoal.core.errors import StateFileError
 from shoal.core.events import NoteAdded
+from shoal.stores.files.access.directory_handle import DirectoryHandle
 from shoal.stores.files.home.credential_file import get_credentials_path, store_provider_credentials
 from shoal.stores.files.home.home_paths import write_file_atomically
 from shoal.stores.files.sessions.file_journal import FileJournal
@@ -177,6 +178,29 @@ async def test_durable_mail_that_overflows_or_is_archived_is_flushed(
         archive = [path for path in home.rglob("*archive*/*") if path.is_file() and path.stat().st_size]
         assert archive
         assert all(map(sync_recorder.has_flushed, archive))
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_changed_name_is_flushed_only_where_it_must_be_durable(
+    tmp_path: Path, sync_recorder: SyncRecorder, durable: bool
+) -> None:
+    changes: dict[str, Callable[[DirectoryHandle], object]] = {
+        "create": lambda top: top.create_file_if_missing("a", b"1"),
+        "replace": lambda top: top.replace_file("a", b"2"),
+        "move": lambda top: top.move_file("a", top, "b"),
+        "link": lambda top: top.add_hard_link("b", "c"),
+        "exchange": lambda top: top.swap_or_move_file("b", top, "c"),
+        "move without an exchange": lambda top: top.swap_or_move_file("b", top, "d"),
+        "empty file": lambda top: top.create_empty_file("e"),
+        "first append": lambda top: os.close(top.open_file_for_append("f")),
+        "first overwrite": lambda top: top.overwrite_file_in_place("g", b"1"),
+        "subdirectory": lambda top: top.open_or_create("h").close(),
+    }
+    with DirectoryHandle.open_root(tmp_path, durable=durable) as top:
+        for name, change in changes.items():
+            sync_recorder.directories.clear()
+            change(top)
+            assert (tmp_path.stat().st_ino in sync_recorder.directories) is durable, name
 
 
 def test_the_key_of_a_team_is_flushed_before_it_gets_its_name(

@@ -22,7 +22,12 @@ from shoal.core.ids import LEAD_ID, SessionId
 from shoal.core.names import LEAD_NAME
 from shoal.core.teams.tasks import TaskDraft
 from shoal.stores.files.board.file_task_board import FileTaskBoard
-from shoal.stores.files.home.home_cleanup import HomeCleanupResult, remove_old_home_files
+from shoal.stores.files.home.home_cleanup import (
+    HomeCleanupResult,
+    is_home_cleanup_due,
+    mark_home_cleanup_done,
+    remove_old_home_files,
+)
 from shoal.stores.files.home.home_paths import get_journal_path, get_run_directory
 from shoal.stores.files.locks.pid_locks import SessionLock
 from shoal.stores.files.sessions.debug_log import DebugLog
@@ -323,6 +328,7 @@ def test_a_cleanup_interrupted_at_any_step_is_finished_by_the_next(
         listed = [summary.session for summary in list_sessions(home)]
         if done.finished:
             break
+        assert old not in done.sessions or not get_run_directory(home, old).exists()
         whole = (home / "projects" / "-project" / old / "subagents" / "agent-a1.jsonl").exists()
         assert whole or old not in listed
         assert run_cleanup(home).problems == ()
@@ -420,3 +426,11 @@ def test_an_empty_home_has_nothing_to_remove(home: Path):
         sessions=(), logs=0, snapshots=0, problems=(), finished=True
     )
     assert not home.exists()
+
+
+def test_a_cleanup_is_due_a_day_after_the_last_complete_one_and_if_the_clock_was_set_back(home: Path):
+    done, day = NOW * 1000, DAY * 1000
+    assert is_home_cleanup_due(home, now=done)
+    mark_home_cleanup_done(home, now=done)
+    times = (done - 1, done, done + day - 1, done + day)
+    assert [is_home_cleanup_due(home, now=now) for now in times] == [True, False, False, True]

@@ -266,6 +266,20 @@ def test_an_event_after_a_torn_line_is_not_lost(path: Path, clock: FixedClock):
     assert len(reports) == 2
 
 
+@pytest.mark.parametrize("torn", [b"", b"{"])
+def test_a_reopened_journal_starts_a_new_line_only_after_a_torn_one(
+    path: Path, clock: FixedClock, torn: bytes
+):
+    journal = FileJournal(path, clock)
+    journal.append(make_note("one"))
+    journal.close()
+    with path.open("ab") as file:
+        file.write(torn)
+    FileJournal(path, clock).append(make_note("two"))
+    lines = path.read_bytes().split(b"\n")
+    assert [len(line) > 1 for line in lines] == [True, *([False] if torn else []), True, False]
+
+
 def test_a_full_disk_is_an_error_and_the_next_event_starts_a_new_line(path: Path, clock: FixedClock):
     journal = FileJournal(path, clock)
     journal.append(make_note("one"))

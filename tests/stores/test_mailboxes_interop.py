@@ -335,12 +335,27 @@ async def test_unread_foreign_mail_is_not_rewritten_with_each_batch(mail: FileMa
     texts = write_foreign_entries(home, 2_000)
     assert [each.text for each in await mail.take_unread("ann", limit=5)] == texts[:5]
     assert len(json.loads(get_inbox_path(home).read_text())) == 64
-    # Written meanwhile, so it comes after the mail that waits.
+    # Written meanwhile, so it comes after the mail that waits, although the inbox has room for it.
     entries = json.loads(get_inbox_path(home).read_text())
+    for entry in entries[:5]:
+        entry["read"] = True
     entries.append({"from": "eve", "text": "later", "timestamp": TIMESTAMP, "read": False})
     get_inbox_path(home).write_text(json.dumps(entries))
-    assert await take_all_texts(mail) == [*texts, "later"]
+    assert await take_all_texts(mail) == [*texts[5:], "later"]
     assert reports == []
+
+
+async def test_an_id_that_another_program_gave_stays_the_same_whatever_it_is(
+    mail: FileMailboxStore, home: Path
+):
+    await mail.open_inbox("ann")
+    fields = {"from": "eve", "timestamp": TIMESTAMP, "read": False}
+    entries = [fields | {"text": "named", "msg_id": "made-1"}, fields | {"text": "unnamed"}]
+    get_inbox_path(home).write_text(json.dumps(entries))
+    await mail.post("ann", make_mail("ours"))
+    found = {each.text: each.id for each in await mail.take_unread("ann")}
+    assert found["named"] == "made-1"
+    assert found["unnamed"] == json.loads(get_inbox_path(home).read_text())[1]["msg_id"]
 
 
 @pytest.mark.exhaustive

@@ -264,6 +264,15 @@ def test_an_export_that_dies_again_and_again_is_completed(filled_home, tmp_path)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("mark", [b"", b"4\n", b"1", b"torn", b"-3"])
+def test_the_highest_task_id_is_that_of_the_mark_or_of_a_task(filled_home, mark):
+    (found,) = filled_home.glob(f"tasks/{ROOF}/.highwatermark")
+    found.write_bytes(mark)
+    board = read_run_files(filled_home, SESSION).boards[ROOF]
+    assert sorted(board.tasks) == [1, 2, 3]
+    assert board.highest == (4 if mark == b"4\n" else 3)
+
+
 def test_an_unfinished_export_is_not_mistaken_for_the_team_of_another_session(filled_home, tmp_path):
     run, home = read_run_files(filled_home, SESSION), tmp_path / "other"
     steps = next(steps for steps in range(500) if has_unfinished_team(home, run, steps))

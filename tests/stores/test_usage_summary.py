@@ -110,6 +110,7 @@ def test_a_failed_request_is_listed_only_if_it_may_have_cost_something(path, clo
         make_failed_request(LEAD_ID, "free", billed=False),
         make_sent_request(LEAD_ID, "again"),
         make_failed_request(LEAD_ID, "again", billed=True),
+        make_failed_request(LEAD_ID, "never sent", billed=True),
         make_sent_request(LEAD_ID, "again"),
         make_settled_request(LEAD_ID, "again", "m", 1, 0.0),
         make_sent_request(LEAD_ID, "twice"),
@@ -120,8 +121,10 @@ def test_a_failed_request_is_listed_only_if_it_may_have_cost_something(path, clo
     unsettled = summarize_journal_usage(path).unsettled
     assert [(u.request, u.model, u.reason) for u in unsettled] == [
         ("again", "m", "cut off"),
+        ("never sent", "", "cut off"),
         ("twice", "m", "no answer is recorded"),
     ]
+    assert (unsettled[1].usd, unsettled[1].tokens) == (0.0, 0)
 
 
 def test_a_missing_journal_gives_an_empty_summary(path):

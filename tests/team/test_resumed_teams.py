@@ -15,12 +15,14 @@ from team_helpers import CRASHING_LEAD, run_crashing_lead
 
 from agent_scripts import call_tool, read_events, run_all_turns
 from shoal.app.teams.team_store import TeamStore
+from shoal.core.agents.background_shells import BackgroundShell
 from shoal.core.clock import SystemClock
-from shoal.core.events import AgentStarted, RunFinished
-from shoal.core.ids import IdGenerator
+from shoal.core.events import AgentStarted, BackgroundShellStarted, RunFinished
+from shoal.core.ids import LEAD_ID, IdGenerator
 from shoal.core.names import AgentName, TeamName
 from shoal.core.teams.roster import NewMember
 from shoal.core.teams.tasks import TaskDraft
+from shoal.stores.files.sessions.file_journal import FileJournal
 from team_scripts import (
     approve_shutdown,
     get_home,
@@ -32,6 +34,7 @@ from team_scripts import (
     spawn_member,
 )
 
+CUT_OFF_COMMAND = BackgroundShell(shell="bash_1", agent=LEAD_ID, call="b1", command="sleep 9")
 SESSION = "5e551011-0000-4000-8000-000000000001"
 
 
@@ -214,6 +217,10 @@ async def test_a_new_member_does_not_continue_the_conversation_of_a_former_one(t
     )
     await record.add_member(TeamName("crew"), new_member)
     await record.aclose()
+    # The end of a command that died with the process is journaled before the note about the member.
+    journal = FileJournal(get_home() / "shoal/runs" / SESSION / "journal.jsonl", SystemClock())
+    journal.append(BackgroundShellStarted(agent=LEAD_ID, facts=CUT_OFF_COMMAND))
+    journal.close()
     before = read_transcript("ann")
     async with open_session(tmp_path, script_team(lead=["done"], ann=["?"]), resume=SESSION) as session:
         await run_all_turns(session, "Go on.")

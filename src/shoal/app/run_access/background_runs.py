@@ -24,7 +24,6 @@ from shoal.core.events import Event, ModelRequestSent, QuestionAsked, TurnEnded
 from shoal.core.ids import IdGenerator, SessionId
 from shoal.core.permissions.permission_decisions import PermissionMode
 from shoal.stores.files.home.home_paths import (
-    make_private_directory,
     open_private_file,
     open_state_file,
     read_state_file,
@@ -243,7 +242,6 @@ class BackgroundRunManager:
         running = sum(process.poll() is None for process in self._processes.values())
         if running >= self.flags.max_concurrent:
             raise AgentRequestRefused(format_session_notice("too_many_runs", count=running))
-        make_private_directory(self._directory)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         write_file_atomically(self._get_output_file_path(id_, "prompt"), prompt.encode("utf-8"))
         with (

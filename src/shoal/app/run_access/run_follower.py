@@ -25,7 +25,7 @@ class RunFollower:
     def __init__(self, run: RunHandle, clock: Clock) -> None:
         self.run = run
         self.view = RunView()
-        self.is_live = run.is_live
+        self.is_live: bool
         self._clock = clock
         self._journal_changed = asyncio.Event()
         self._change_event = asyncio.Event()

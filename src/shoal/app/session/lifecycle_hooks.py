@@ -101,7 +101,6 @@ class SessionLifecycleHookRunner:
             self._runtime.store.transcript.set_title(decision.session_title)
         await add_hook_context_message(self._lead, "SessionStart", decision)
         if decision.initial_message and not self._is_message_sent:
-            self._is_message_sent = True
             await self._lead.receive_message(user_message(decision.initial_message), by="person")
         if decision.stop is None:
             return None

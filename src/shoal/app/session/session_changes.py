@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from shoal.agent.tool_calls import run_tool_for_host
 from shoal.app.config import undo_history
+from shoal.app.runtime.runtime import resolve_thinking_tokens
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.tools import ToolOutput
 from shoal.core.conversation.transcript_entries import TranscriptMessageEntry
@@ -49,9 +50,10 @@ async def list_unclaimed_tasks(session: Session) -> tuple[Task, ...]:
 
 
 def set_thinking_tokens(session: Session, tokens: int | None) -> None:
-    """Set the lead's thinking budget from the next request on; None means the configured value."""
-    new_tokens = session.runtime.settings.own.thinking_tokens if tokens is None else tokens
-    session.agent.set_thinking_tokens(new_tokens)
+    """Set the lead's thinking budget from the next request on; None means that of the session's start."""
+    if tokens is None:
+        tokens = resolve_thinking_tokens(session.runtime.options, session.runtime.settings)
+    session.agent.set_thinking_tokens(tokens)
 
 
 async def undo_turn(session: Session, turn: int | None, *, conversation: bool = False) -> FileUndoReport:

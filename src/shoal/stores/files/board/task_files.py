@@ -68,6 +68,8 @@ class TaskFiles:
         self._stamps: dict[str, FileStamp] = {}
         """File stamps by name; empty if the kernel reports changes, because they are not needed then."""
         self._unreadable_ids: set[TaskId] = set()
+        self._is_scan_due = False
+        """True after a read that failed: the file events that it took do not come again."""
         self._written_files: dict[TaskId, ParsedTaskFile] = {}
         """Files that we wrote last and still expect to read: equal bytes are not parsed again."""
         self._highest_id = 0
@@ -112,7 +114,9 @@ class TaskFiles:
                 return self.index
             self._start_watching()
             return self.index
-        names = None if self._change_events is None else self._change_events.take_changed_names()
+        names = None
+        if self._change_events is not None and not self._is_scan_due:
+            names = self._change_events.take_changed_names()
         if names is None:
             self._reread_changed_task_files()
         elif names or self._unreadable_ids:
@@ -198,6 +202,7 @@ class TaskFiles:
 
     def _reread_changed_task_files(self) -> None:
         assert self._directory is not None
+        self._is_scan_due = True
         names = set(filter(_TASK_FILE_NAME.fullmatch, self._directory.list_names()))
         changed = {name for name in names if self._is_task_file_changed(name)}
         known_names = self._stamps.keys() | {
@@ -209,8 +214,10 @@ class TaskFiles:
         """Read the files again in the order of their numbers, which is cheapest for the index."""
         changed = [TaskId(name[:-5]) for name in names if _TASK_FILE_NAME.fullmatch(name)]
         changed.sort(key=int)
+        self._is_scan_due = True
         for task in changed:
             self._reread_task_file(task, f"{task}.json")
+        self._is_scan_due = False
         self.index.record_one_sided_dependencies()
 
     def _reread_task_file(self, task: TaskId, name: str) -> ParsedTaskFile | None:
