@@ -66,7 +66,7 @@ async def test_a_change_of_a_roster_without_room_for_its_copy_is_stored(
     write = os.write
 
     def write_unless_copy(fd: int, content: bytes) -> int:
-        if os.readlink(f"/proc/self/fd/{fd}") == str(copy):
+        if Path(f"/proc/self/fd/{fd}").readlink() == copy:
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(fd, content)
 

@@ -210,7 +210,7 @@ async def test_a_member_that_did_not_start_leaves_the_roster_once_it_can_be_writ
 
     def fail_second_roster_write(fd: int, content: bytes) -> int:
         nonlocal roster_writes
-        if os.readlink(f"/proc/self/fd/{fd}").endswith("/roster.staged"):
+        if Path(f"/proc/self/fd/{fd}").readlink().name == "roster.staged":
             roster_writes += 1
             if roster_writes == 2:
                 raise OSError(errno.ENOSPC, "No space left on device")
