@@ -14,7 +14,7 @@ from shoal.core.budgets.agent_budgets import BudgetReservation
 from shoal.core.budgets.budget import Budget
 from shoal.core.budgets.limits import BudgetLimits
 from shoal.core.budgets.usage import ModelCard, TokenPrice, Usage
-from shoal.core.conversation.messages import TextBlock, ToolResultBlock, ToolUseBlock
+from shoal.core.conversation.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
 from shoal.core.conversation.model_requests import (
     DeltaListener,
     ModelAttemptStartedDelta,
@@ -24,6 +24,7 @@ from shoal.core.conversation.model_requests import (
 )
 from shoal.core.errors import BudgetExhausted, ServerFault, StreamCut
 from shoal.core.ids import LEAD_ID, AgentId
+from shoal.models.fallback_model import ModelWithFallback
 from shoal.models.scripted_model import ScriptedModel, ScriptedReply
 from shoal.testing import FakeClock
 from shoal.testing.fake_clock import run_until_idle
@@ -201,9 +202,14 @@ class Cut:
 
     card = CARD
 
+    def __init__(self) -> None:
+        self.attempts = 0
+
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
+        self.attempts += 1
         await on_delta(ModelAttemptStartedDelta())
         await on_delta(ModelRetryScheduledDelta(reason="cut", delay=0.0, attempt=1, billed=True))
+        self.attempts += 1
         await on_delta(ModelAttemptStartedDelta())
         raise StreamCut("cut", provider="x")
 
@@ -220,6 +226,65 @@ async def test_interrupted_answers_count_with_their_estimate() -> None:
     assert spent["requests"] == 2
     assert spent["usd"] == pytest.approx(2 * (1_003 * 10 + 400 * 50) / 1e6)
     assert (tree.usd, tree.usage) == (0.0, Usage())
+
+
+@pytest.mark.parametrize(
+    ("limits", "limit"), [(BudgetLimits(max_requests=1), "requests"), (BudgetLimits(max_usd=0.01), "usd")]
+)
+async def test_an_interrupted_answer_is_not_requested_again_beyond_the_budget(
+    limits: BudgetLimits, limit: str
+) -> None:
+    model = Cut()
+    harnesses = create_harness(None, model=model, budget_limits=limits)
+    ended = await harnesses.run_prompt()
+    assert (ended.reason, ended.limit) == ("budget", limit)
+    assert model.attempts == 1
+    (meter,) = harnesses.agent.budget.budget.meters
+    assert meter.held == 0
+
+
+async def test_an_attempt_without_a_reported_end_counts_with_its_estimate() -> None:
+    class Restless(Cut):
+        """Starts over without a word about the first attempt."""
+
+        async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
+            await on_delta(ModelAttemptStartedDelta())
+            await on_delta(ModelAttemptStartedDelta())
+            message = Message(role="assistant", content=(TextBlock(text="ok"),))
+            return ModelReply(message=message, usage=ASKED, stop_reason="end_turn", model="m")
+
+    harnesses = create_harness(None, model=Restless(), budget_limits=BudgetLimits(max_requests=10))
+    assert (await harnesses.run_prompt()).reason == "done"
+    (meter,) = harnesses.agent.budget.budget.meters
+    assert (meter.spent, meter.held) == (2, 0)
+
+
+@pytest.mark.parametrize("billed", [True, False])
+async def test_a_fallback_is_billed_at_its_own_price(*, billed: bool) -> None:
+    failure = StreamCut("cut", provider="x") if billed else ServerFault("500", provider="x")
+    dear = ModelCard(id="dear", provider="x", price=TokenPrice(input=100.0, output=500.0))
+    fallback = ScriptedReply(content=(TextBlock(text="ok"),), usage=ASKED)
+    model = ModelWithFallback(ScriptedModel([failure], card=CARD), ScriptedModel([fallback], card=dear))
+    harnesses = create_harness(None, model=model, budget_limits=BudgetLimits(max_requests=10, max_usd=1.0))
+    assert (await harnesses.run_prompt()).reason == "done"
+    tree = harnesses.agent.budget.budget
+    assert tree.usd == pytest.approx(10 * COST)
+    assert list(tree.spending_by_model) == ["dear"]
+    assert {meter.limit: meter.held for meter in tree.meters} == {"usd": 0, "requests": 0}
+    requests = next(meter for meter in tree.meters if meter.limit == "requests")
+    assert requests.spent == 1 + billed
+
+
+async def test_a_negative_count_of_an_empty_reply_gives_nothing_back() -> None:
+    refund = ScriptedReply(content=(), usage=Usage(input_tokens=-1_000, output_tokens=-100))
+    harnesses = create_harness(
+        None,
+        model=ScriptedModel(lambda _: refund, card=CARD),
+        budget_limits=BudgetLimits(max_tokens=10**6, max_usd=1.0),
+    )
+    await harnesses.run_prompt()
+    tree = harnesses.agent.budget.budget
+    assert all(meter.spent > 0 for meter in tree.meters)
 
 
 async def test_a_request_cancelled_in_flight_counts_with_its_estimate() -> None:

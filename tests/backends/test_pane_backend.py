@@ -69,7 +69,7 @@ async def open_backend(
     environ: dict[str, str], root: Path, notes: list[str], viewer: tuple[str, ...] = WAITING_PROGRAM
 ) -> AsyncIterator[PaneBackend]:
     clock = SystemClock()
-    processes = GuardedProcessLauncher(clock)
+    processes = GuardedProcessLauncher(clock, root / "guardians")
     panes = TmuxPaneManager(environ, processes, clock, session_name="shoal-11111111")
     members = ProcessBackend(processes, clock, entry="forked_entry:main", log_directory=root / "logs")
     backend = PaneBackend(
@@ -78,6 +78,7 @@ async def open_backend(
         lambda launch_args: (*viewer, launch_args.session, launch_args.agent),
         clock,
         on_note=notes.append,
+        record_process=processes.record_process,
     )
     try:
         yield backend
@@ -240,6 +241,20 @@ async def test_stopping_ends_a_foreign_program_that_ignores_signals(tmux: TmuxSe
         )
         tmux("kill-pane", "-t", gone.pane)
         assert await wait_for_member_exit(gone) == "its pane was closed"
+
+
+@pytest.mark.spec("LIM-06")
+async def test_foreign_programs_in_panes_are_recorded_for_others_of_the_home(
+    tmux: TmuxServer, tmp_path: Path
+) -> None:
+    tmux.start_user_session()
+    async with open_backend(tmux.inside_env, tmp_path, []) as backend:
+        program = (sys.executable, "-c", FOREIGN, str(tmp_path / "said"))
+        foreign = await backend.spawn_member(make_pane_launch(tmp_path, "bob", program=program))
+        records = [each.read_text() for each in (tmp_path / "guardians").iterdir()]
+        recorded = [int(line.split()[0]) for text in records for line in text.splitlines()[1:]]
+        assert foreign.pid in recorded
+    assert not list((tmp_path / "guardians").iterdir())
 
 
 async def test_a_foreign_program_is_not_started_without_a_pane(tmux: TmuxServer, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from shoal.core.budgets.usage import Usage
 from shoal.core.conversation.messages import TextBlock
 from shoal.surfaces.cli.exit_codes import LIMIT_REACHED
 from shoal.testing import make_tool_call, messages_server
-from shoal.testing.mock_replies import MockReply, RequestBody, StalledStreamFault
+from shoal.testing.mock_replies import CutStreamFault, MockReply, RequestBody, StalledStreamFault
 from shoal.testing.servers import MockServer
 
 STALLED = ["hello", StalledStreamFault(after=2)]
@@ -71,6 +71,22 @@ async def test_requests_of_a_killed_sub_agent_count_with_their_reservations(
     assert resumed.code == LIMIT_REACHED
     listed = (await shoal("cost")).text
     assert f"counted as {unsettled['tokens']} tokens" in listed
+
+
+@pytest.mark.spec("LIM-01")
+@pytest.mark.parametrize("flags", [(), ("--fallback-model", "claude-opus-4-5")], ids=["alone", "fallback"])
+async def test_broken_replies_are_not_requested_again_beyond_the_budget(
+    shoal: ShoalProgram, home: Path, flags: tuple[str, ...]
+) -> None:
+    write_shoal_settings(home, max_requests=2)
+    async with messages_server(lambda _: ["hello", CutStreamFault(after=3)]) as server:
+        shoal.use_server(server)
+        run = await shoal("-p", "go", "--model", MODEL, *flags)
+        assert server.request_count == 2
+        resumed = await shoal("-p", "on", "--model", MODEL, "--continue", *flags)
+        assert server.request_count == 2
+    assert (run.code, resumed.code) == (LIMIT_REACHED, LIMIT_REACHED)
+    assert "the budget of 2 requests is spent (2 requests)" in run.err
 
 
 @pytest.mark.spec("LIM-02")

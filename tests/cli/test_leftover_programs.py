@@ -158,6 +158,42 @@ def test_what_an_ended_command_left_behind_is_ended_if_its_environment_names_the
 
 
 @pytest.mark.spec("LIM-06")
+@pytest.mark.parametrize("next_program", ["other program", "guardian"])
+def test_a_recorded_program_of_a_killed_lead_is_ended(tmp_path: Path, next_program: str) -> None:
+    """The program in a pane is not a child of the guardian: here it is one of this test."""
+    lead_code = (
+        "import asyncio, sys\nfrom pathlib import Path\n"
+        "from shoal.backends.guarded_processes import GuardedProcessLauncher\n"
+        "from shoal.core.clock import SystemClock\n"
+        "async def main():\n"
+        "    launcher = GuardedProcessLauncher(SystemClock(), Path(sys.argv[1]))\n"
+        "    launcher.record_process(int(sys.argv[2]))\n"
+        "    if sys.argv[3] == 'guardian': launcher.start_guardian_early()\n"
+        "    print(launcher.guardian_pid, flush=True)\n"
+        "    await asyncio.sleep(60)\n"
+        "asyncio.run(main())"
+    )
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as pane:
+        try:
+            lead = subprocess.Popen(
+                [sys.executable, "-c", lead_code, str(tmp_path), str(pane.pid), next_program],
+                stdout=subprocess.PIPE,
+            )
+            assert lead.stdout is not None
+            lead.stdout.readline()
+            assert end_in_other_process(tmp_path) == "[]\n"
+            assert pane.poll() is None
+            lead.kill()
+            lead.wait()
+            if next_program == "other program":
+                assert end_in_other_process(tmp_path) == f"[{pane.pid}]\n"
+            assert pane.wait(10) == -signal.SIGKILL
+            lead.stdout.close()
+        finally:
+            pane.kill()
+
+
+@pytest.mark.spec("LIM-06")
 def test_programs_of_a_live_guardian_are_left_alone(tmp_path: Path) -> None:
     record = open_process_record(str(tmp_path))
     assert record is not None

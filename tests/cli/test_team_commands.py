@@ -21,6 +21,7 @@ from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
 from shoal.core.names import AgentName, TeamName
 from shoal.core.teams.roster import NewMember
+from shoal.surfaces.cli.exit_codes import LIMIT_REACHED
 from shoal.testing import messages_server
 from team_server_scripts import (
     complete_task,
@@ -279,6 +280,29 @@ async def test_the_team_of_a_killed_lead_is_listed_resumed_and_removed(
     assert map_member_states(team) == {"team-lead": "ended", "alice": "idle", "bob": "idle"}
     assert (await shoal("team", "rm", "roof", "--yes")).code == 0
     assert list_leftovers(home) == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("template")
+@pytest.mark.spec("LIM-01")
+async def test_a_resumed_team_keeps_the_budget_of_its_template(
+    shoal: ShoalProgram, gate: AsyncFifoGate, project: Path
+) -> None:
+    file = project / ".claude" / "teams" / "roof.md"
+    file.write_text(TEMPLATE.replace("roles:", "budget: {tokens: 1000000}\nroles:"))
+    choose_reply = script_team_server(lead=["I wait."], alice=[run_bash(gate.command)], bob=["I wait."])
+    async with start_team(shoal, choose_reply) as process:
+        await kill_process(process)
+    unreachable = {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "ANTHROPIC_API_KEY": "k"}
+    resume = ("team", "resume", "-p", "go on", "--output-format", "json", YES[0], "--deadline", "1")
+    kept = await shoal(*resume, **unreachable)
+    assert "The team roof keeps its budget of 1,000,000 tokens." in kept.err
+    again = await shoal(*resume, **unreachable)
+    assert "keeps its budget of 1,000,000 tokens" in again.err
+    spent = await shoal(*resume, "--max-total-tokens", "100", **unreachable)
+    assert spent.code == LIMIT_REACHED
+    assert "the budget of 100 tokens is spent" in spent.err
+    assert "keeps its budget" not in spent.err
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ TOOLS: dict[str, list[Any]] = {
     "none": [],
 }
 _open_calls: list[Any] = []
+_unanswered_lists: list[Any] = []
 USUAL_TOOLS = [{"name": name, "inputSchema": OBJECT} for name in ("echo", "pid")]
 
 
@@ -53,13 +54,20 @@ def handle_call(number: Any, name: str, arguments: dict[str, Any]) -> None:
         case "asks" | "returns":
             handle_scripted_call(number, json.loads(arguments["text"]))
             return
-        case "more":
-            TOOLS["more"] = [*USUAL_TOOLS, {"name": "late", "inputSchema": OBJECT}]
+        case "more" | "shy":
+            TOOLS[BEHAVIOUR] = [*USUAL_TOOLS, {"name": "late", "inputSchema": OBJECT}]
             send_message({"method": "notifications/tools/list_changed"})
         case _:
             pass
     text = str(os.getpid()) if name == "pid" else f"{ARGUMENT} {arguments.get('text', '')}".strip()
     send_message({"id": number, "result": {"content": [{"type": "text", "text": text}]}})
+
+
+def handle_list(number: Any) -> None:
+    if BEHAVIOUR == "shy" and "shy" in TOOLS and not _unanswered_lists:
+        _unanswered_lists.append(number)
+        return
+    send_message({"id": number, "result": {"tools": TOOLS.get(BEHAVIOUR, USUAL_TOOLS)}})
 
 
 def write_log_lines() -> None:
@@ -110,7 +118,7 @@ def main() -> None:
                     }
                 )
             case "tools/list":
-                send_message({"id": number, "result": {"tools": TOOLS.get(BEHAVIOUR, USUAL_TOOLS)}})
+                handle_list(number)
             case "tools/call":
                 handle_call(number, params["name"], params.get("arguments") or {})
             case None if _open_calls:

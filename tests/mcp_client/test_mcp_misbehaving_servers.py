@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from mcp_helpers import (
 )
 
 from agent_scripts import call_tool, read_events, run_all_turns, script_agents
+from shoal.core.events import NoteAdded
 
 pytestmark = pytest.mark.needs("mcp")
 SOUND = {"sound": make_rogue_config("plain", "here")}
@@ -56,6 +58,36 @@ async def test_a_server_that_never_answers_is_not_waited_for(tmp_path: Path) -> 
         assert list_tool_results(session)[0].is_error
     assert "the MCP server mute did not answer within 1 s" in late
     assert other == "here still"
+
+
+@pytest.mark.spec("LIM-07")
+async def test_a_list_that_a_server_announces_and_never_sends_is_not_waited_for(tmp_path: Path) -> None:
+    call = call_tool("mcp__shy__echo", text="through")
+    async with open_session(
+        tmp_path,
+        script_agents(lead=[call, "done", call, "done"]),
+        {"shy": make_rogue_config("shy")},
+        own={"mcp_deadline": 1},
+    ) as session:
+        noted = asyncio.Event()
+        session.subscribe(
+            lambda event: (
+                noted.set()
+                if isinstance(event, NoteAdded) and "did not list them within 1 s" in event.text
+                else None
+            )
+        )
+        await run_all_turns(session)
+        async with asyncio.timeout(30):
+            await noted.wait()
+        assert "mcp__shy__late" not in session.agent.tools
+        # The server announces the change again, and lists its new tool this time.
+        changed = asyncio.Event()
+        session.runtime.servers.subscribe_to_tool_changes(lambda _: changed.set())
+        await run_all_turns(session)
+        async with asyncio.timeout(30):
+            await changed.wait()
+        assert "mcp__shy__late" in session.agent.tools
 
 
 async def test_garbage_on_standard_output_is_skipped_and_reported_once(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import tracemalloc
+from typing import Any
 
 import pytest
 from model_helpers import (
@@ -86,15 +87,33 @@ async def test_pings_reset_the_gap_deadline_but_not_the_total_deadline() -> None
         assert 95 <= clock.monotonic() - began <= 106
 
 
+START = b'data: {"type": "message_start", "message": {}}\n\n'
+CHUNK = b'data: {"id": "c", "created": %d, "choices": [{"index": 0, "delta": {%s}}]}\n\n'
+
+
 @pytest.mark.spec("LIM-07")
-async def test_a_stream_of_pings_alone_ends_and_is_reported() -> None:
+@pytest.mark.parametrize(
+    ("create_model", "start", "ping"),
+    [
+        (create_anthropic_model, START, b'event: ping\ndata: {"type": "ping"}\n\n: keep-alive %d\n\n'),
+        (create_anthropic_model, START, b'data: {"type": "heartbeat", "number": %d}\n\n'),
+        (create_openai_model, b"", CHUNK.replace(b"%s", b'"content": ""')),
+        (create_openai_model, b"", CHUNK.replace(b"%s", b'"tool_calls": [{"index": 0, "function": {}}]')),
+    ],
+    ids=["pings", "unknown events", "empty text", "empty call"],
+)
+async def test_a_stream_of_pings_alone_ends_and_is_reported(
+    create_model: Any, start: bytes, ping: bytes
+) -> None:
     clock, ended, closed = FakeClock(), asyncio.Event(), asyncio.Event()
 
     async def send_pings(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
-        writer.write(head + b'event: message_start\ndata: {"type": "message_start", "message": {}}\n\n')
+        writer.write(head + start)
+        number = 0
         while not ended.is_set():
-            writer.write(b'event: ping\ndata: {"type": "ping"}\n\n: keep-alive\n\n')
+            number += 1
+            writer.write(ping % number)
             await clock.sleep(5)
         writer.close()
         closed.set()
@@ -103,7 +122,7 @@ async def test_a_stream_of_pings_alone_ends_and_is_reported() -> None:
     async with server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         limits = ProviderHttpTimeouts(connect=5, first_byte=30, gap=20, total=10_000)
-        model = create_anthropic_model(url, clock=clock, deadlines=limits)
+        model = create_model(url, clock=clock, deadlines=limits)
         reply = asyncio.ensure_future(model.generate_reply(make_request("Hi."), ignore_stream_delta))
         while not reply.done() and clock.monotonic() < 1_000:
             await clock.wait_for_sleepers(3)

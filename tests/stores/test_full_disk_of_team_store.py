@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,3 +54,26 @@ async def test_a_member_that_cannot_be_written_does_not_join(home: Path, clock: 
     team = await rosters.read_team_roster("roof")
     assert [member.name for member in team.members] == ["team-lead"]
     assert (await rosters.add_member("roof", alice)).color == "blue"
+
+
+async def test_a_change_of_a_roster_without_room_for_its_copy_is_stored(
+    home: Path, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+):
+    rosters = FileRosterStore(home, clock=clock)
+    alice = make_member()
+    await rosters.create_team("roof", lead=alice, session="s-1", description=None)
+    copy = home / "shoal" / "teams" / "roof" / "roster.copy"
+    write = os.write
+
+    def write_unless_copy(fd: int, content: bytes) -> int:
+        if Path(f"/proc/self/fd/{fd}").readlink() == copy:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(fd, content)
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", write_unless_copy)
+        await rosters.add_member("roof", alice)
+    team = await rosters.read_team_roster("roof")
+    assert [member.name for member in team.members] == ["team-lead", "alice"]
+    await rosters.set_active_members("roof", {"alice": False})
+    assert b'"alice"' in copy.read_bytes()

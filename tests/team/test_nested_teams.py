@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from team_helpers import watch_for_event
 
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
 from shoal.core.conversation.messages import extract_tool_result_text
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.conversation.tools import ToolContext
-from shoal.core.events import AgentEnded, AgentStarted, MemberWentIdle
+from shoal.core.events import AgentEnded, AgentStarted, MemberWentDown, MemberWentIdle
 from shoal.tools.function_tool import tool
 from team_scripts import (
     approve_shutdown,
@@ -167,6 +172,65 @@ async def test_a_nested_team_is_resumed_with_its_lead(tmp_path: Path) -> None:
     assert 'teammate_id="team-lead"' in seen["bob"][0]
     assert any("yes" in text and 'teammate_id="bob"' in text for text in seen["ann"])
     assert [each["from"] for each in read_inbox("sub", "bob")][-1] == "team-lead"
+
+
+@pytest.mark.spec("TEAM-05", "LIF-04")
+async def test_a_nested_team_outlives_a_passing_failure_of_its_lead(tmp_path: Path) -> None:
+    model = script_team(
+        lead=[CREW, spawn_member("ann"), "Wait.", "Good."],
+        ann=[
+            SUB,
+            spawn_member("bob"),
+            call_tool("TaskCreate", subject="look", description="d", team_name="sub", activeForm="Looking"),
+            "Ready.",
+            "x" * 3000,
+            send_message("bob", "Are you there?", "there?"),
+            "Asked.",
+        ],
+        bob=["Ready.", lambda _: send_message("team-lead", "Here I am.", "here"), "Told."],
+    )
+    async with open_session(tmp_path, model, settings=DEEP) as session, asyncio.timeout(60):
+        await run_all_turns(session)
+        (transcript,) = get_home().glob("projects/*/*/subagents/agent-ann@crew.jsonl")
+        down = watch_for_event(session, lambda event: isinstance(event, MemberWentDown))
+        with fail_writes_to(transcript):
+            await session.send("ann", "Say a lot.")
+            await down.wait()
+        idle = watch_for_event(
+            session, lambda event: isinstance(event, MemberWentIdle) and event.agent == "ann@crew"
+        )
+        await session.send("ann", "Continue.")
+        await idle.wait()
+        await session.teams.wait_until_idle()
+        states = {each.agent: each.state for each in session.list_members()}
+        assert states == {"ann@crew": "idle", "bob@sub": "idle"}
+        assert [each["name"] for each in read_team_config("sub")["members"]] == ["team-lead", "bob"]
+        assert "Are you there?" in [each["text"] for each in read_inbox("sub", "bob")]
+        assert json.loads((get_home() / "tasks" / "sub" / "1.json").read_text())["subject"] == "look"
+
+
+async def test_unclaimed_tasks_of_a_nested_team_are_listed(tmp_path: Path) -> None:
+    task = call_tool("TaskCreate", subject="look", description="d", team_name="sub")
+    model = script_team(lead=[CREW, spawn_member("ann"), "Wait.", "Good."], ann=[SUB, task, "Ready."])
+    async with open_session(tmp_path, model, settings=DEEP) as session:
+        await run_all_turns(session)
+        unclaimed = await session.teams.list_unclaimed_tasks()
+    assert [each.subject for each in unclaimed] == ["look"]
+
+
+@contextmanager
+def fail_writes_to(file: Path) -> Iterator[None]:
+    """Let the file have no room, and all others have some."""
+    with pytest.MonkeyPatch.context() as full:
+        write = os.write
+
+        def write_elsewhere(fd: int, content: bytes) -> int:
+            if Path(f"/proc/self/fd/{fd}").readlink() == file:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return write(fd, content)
+
+        full.setattr(os, "write", write_elsewhere)
+        yield
 
 
 @pytest.mark.parametrize("depth", [1, 2])

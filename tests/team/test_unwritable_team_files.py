@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +32,7 @@ from team_scripts import (
     read_inbox,
     read_team_config,
     script_team,
+    send_message,
     spawn_member,
 )
 
@@ -198,6 +201,36 @@ async def test_a_member_without_inbox_is_not_in_the_roster(tmp_path: Path) -> No
         await run_all_turns(session)
         assert session.teams.list_members() == ()
         assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
+
+
+async def test_a_member_that_did_not_start_leaves_the_roster_once_it_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, roster_writes = os.write, 0
+
+    def fail_second_roster_write(fd: int, content: bytes) -> int:
+        nonlocal roster_writes
+        if Path(f"/proc/self/fd/{fd}").readlink().name == "roster.staged":
+            roster_writes += 1
+            if roster_writes == 2:
+                raise OSError(errno.ENOSPC, "No space left on device")
+        return write(fd, content)
+
+    def block_and_spawn(request: ModelRequest) -> Any:
+        (get_home() / "shoal" / "teams" / "crew" / "foreign" / "ann").mkdir(parents=True)
+        monkeypatch.setattr(os, "write", fail_second_roster_write)
+        return spawn_member("ann")
+
+    model = script_team(
+        lead=[CREATE, block_and_spawn, send_message("ann", "Are you there?"), get_last_result]
+    )
+    async with open_session(tmp_path, model) as session, asyncio.timeout(20):
+        await run_all_turns(session)
+        assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead", "ann"]
+        answer = await run_all_turns(session, "Ask ann.")
+        assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
+    assert "There is no agent 'ann'" in answer
+    assert "ann did not start and is still in the roster" in join_notes(read_events(session))
 
 
 async def test_mail_that_could_not_be_delivered_is_delivered_again(tmp_path: Path) -> None:

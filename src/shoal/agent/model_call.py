@@ -40,16 +40,26 @@ _OTHER_MODEL_MAX_TOKENS = 2_048
 
 
 class _ModelStreamListener:
-    """Turns the deltas of an answer into events; a retried request is a new request."""
+    """Turns the deltas of an answer into events; a retried request is a new request.
 
-    __slots__ = ("agent", "emits_stream", "model", "request", "reservation", "started_at")
+    `reservation` covers the current attempt.
+    """
+
+    __slots__ = ("agent", "emits_stream", "max_tokens", "model", "request", "reservation", "started_at")
 
     def __init__(
-        self, agent: AgentRunner, model: Model, reservation: BudgetReservation, *, emits_stream: bool
+        self,
+        agent: AgentRunner,
+        model: Model,
+        reservation: BudgetReservation,
+        max_tokens: int | None,
+        *,
+        emits_stream: bool,
     ) -> None:
         self.agent = agent
         self.model = model
         self.reservation = reservation
+        self.max_tokens = max_tokens
         self.emits_stream = emits_stream
         self.request = RequestId("")
         self.started_at = 0.0
@@ -63,6 +73,11 @@ class _ModelStreamListener:
                 if self.emits_stream:
                     await emit(TextStreamed(agent=agent_id, kind="text", text=delta.text, reply=delta.reply))
             case ModelAttemptStartedDelta():
+                if self.request:
+                    await self.report_request_failure(
+                        "the end of this attempt was not reported", billed=True, retry_in=0.0
+                    )
+                    await self._renew_reservation()
                 self.request = environment.ids.new_request_id()
                 self.started_at = environment.clock.monotonic()
                 await emit(
@@ -82,17 +97,30 @@ class _ModelStreamListener:
             case ToolInputProgressDelta():
                 if self.emits_stream:
                     await emit(TextStreamed(agent=agent_id, kind="tool_input", text=delta.name))
-            case ModelRetryScheduledDelta(reason=reason, delay=delay, billed=billed):
-                await self.report_request_failure(reason, billed=billed, retry_in=delay)
-                await emit(
-                    PartialReplyDiscarded(
-                        agent=agent_id,
-                        reason=reason,
-                        retry_in=delay,
-                        attempt=delta.attempt,
-                        status=delta.status,
-                    )
-                )
+            case ModelRetryScheduledDelta():
+                await self._prepare_retry(delta)
+
+    async def _prepare_retry(self, delta: ModelRetryScheduledDelta) -> None:
+        """Report the failed attempt, and reserve the next one if it needs its own reservation."""
+        await self.report_request_failure(delta.reason, billed=delta.billed, retry_in=delta.delay)
+        await self.agent.environment.emit(
+            PartialReplyDiscarded(
+                agent=self.agent.identity.agent,
+                reason=delta.reason,
+                retry_in=delta.delay,
+                attempt=delta.attempt,
+                status=delta.status,
+            )
+        )
+        # Before the pause: nobody waits for an attempt without budget. A fallback has its own price.
+        if delta.billed or self.model.card != self.reservation.card:
+            await self._renew_reservation()
+
+    async def _renew_reservation(self) -> None:
+        """Reserve another attempt. Raises `BudgetExhausted` if it may not be sent."""
+        agent = self.agent
+        agent.budget.release(self.reservation)
+        self.reservation = await _reserve_attempt(agent, self.model, self.max_tokens)
 
     async def report_missing_usage(self, reply: ModelReply) -> None:
         """Count a reply by estimate, because the provider reported no plausible usage."""
@@ -149,17 +177,20 @@ async def call_model(
     Raises `BudgetExhausted` if the request may not be sent.
     """
     model = agent.current_model
-    reservation = await agent.budget.wait_and_reserve(
-        model.card, agent.state.context_tokens, request.max_tokens
-    )
+    reservation = await _reserve_attempt(agent, model, request.max_tokens)
+    listener = _ModelStreamListener(agent, model, reservation, request.max_tokens, emits_stream=emits_stream)
+    try:
+        return await _call_model_and_settle_cost(agent, model, request, listener)
+    finally:
+        agent.budget.release(listener.reservation)
+
+
+async def _reserve_attempt(agent: AgentRunner, model: Model, max_tokens: int | None) -> BudgetReservation:
+    """Reserve one attempt. Raises `BudgetExhausted` if it may not be sent."""
+    reservation = await agent.budget.wait_and_reserve(model.card, agent.state.context_tokens, max_tokens)
     if not isinstance(reservation, BudgetReservation):
         raise BudgetExhausted(reservation)
-    try:
-        return await _call_model_and_settle_cost(
-            agent, model, request, _ModelStreamListener(agent, model, reservation, emits_stream=emits_stream)
-        )
-    finally:
-        agent.budget.release(reservation)
+    return reservation
 
 
 async def ask_other_model(agent: AgentRunner, model: Model, *, system: str, text: str) -> str:
@@ -196,6 +227,15 @@ def _check_reply(model: Model, reply: Any) -> ModelReply:
     return reply
 
 
+def _is_plausible_usage(reply: ModelReply) -> bool:
+    """Return True if the usage can be the count of this reply; an empty reply may cost nothing."""
+    usage = reply.usage
+    if usage.is_count_of_reply or reply.message.content:
+        return usage.is_count_of_reply
+    counts = (usage.input_tokens, usage.cache_creation_input_tokens, usage.cache_read_input_tokens)
+    return min(*counts, usage.output_tokens) >= 0
+
+
 async def _call_model_and_settle_cost(
     agent: AgentRunner, model: Model, request: ModelRequest, listener: _ModelStreamListener
 ) -> tuple[ModelReply, RequestId]:
@@ -213,12 +253,14 @@ async def _call_model_and_settle_cost(
         if listener.request:
             agent.budget.write_off(listener.reservation)
         raise
+    except BudgetExhausted:
+        raise
     except Exception as error:  # a program's own model can raise anything, and its cost is unknown
         await listener.report_request_failure(f"{type(error).__name__}: {error}", billed=True, retry_in=None)
         raise
     seconds = agent.environment.clock.monotonic() - listener.started_at
     agent.state.api_seconds += seconds
-    if not reply.counted or (reply.message.content and not reply.usage.is_count_of_reply):
+    if not reply.counted or not _is_plausible_usage(reply):
         await listener.report_missing_usage(reply)
         return reply, listener.request
     cost = agent.budget.settle(listener.reservation, reply.usage)

@@ -17,8 +17,10 @@ from shoal.backends.backend_texts import format_backend_notice
 from shoal.backends.fork_server import close_other_descriptors, set_process_name
 from shoal.backends.guardian import (
     ProcessGuardian,
+    ProcessRecordFile,
     end_leftover_processes,
     kill_process_trees,
+    open_process_record,
     restore_default_signals,
     set_up_child_reaping,
 )
@@ -264,6 +266,8 @@ class GuardedProcessLauncher:
         self._clock = clock
         self._record_directory = record_directory
         self._guardian_client: ProcessGuardianClient | None = None
+        self._own_record: ProcessRecordFile | None = None
+        """Lists processes that no guardian started."""
         self._running: dict[int, GuardedProcess] = {}
         self._last = 0
         self._closed = False
@@ -308,6 +312,14 @@ class GuardedProcessLauncher:
             raise
         return process
 
+    def record_process(self, pid: int) -> None:
+        """Record a process that no guardian started, such as the program in a pane: if this process is
+        killed, others of the home end it."""
+        if self._own_record is None and self._record_directory is not None:
+            self._own_record = open_process_record(str(self._record_directory))
+        if self._own_record is not None:
+            self._own_record.add_process(pid)
+
     async def aclose(self) -> None:
         """End everything: TERM, a short grace, KILL."""
         self._closed = True
@@ -316,6 +328,9 @@ class GuardedProcessLauncher:
         kill_and_mark_all_lost(self._running, SESSION_CLOSED)
         if self._guardian_client is not None and self._guardian_client.was_killed:
             self._remove_records_of_dead_guardians()
+        if self._own_record is not None:
+            self._own_record.remove()
+            self._own_record = None
 
     def _get_or_start_guardian(self) -> ProcessGuardianClient:
         if self._closed:

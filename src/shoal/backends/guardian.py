@@ -80,6 +80,8 @@ class ProcessGuardian:
             self._end_all_processes()
             if self._record is not None:
                 self._record.remove()
+                # If the lead is dead, also the programs in its panes, which it has recorded itself.
+                end_leftover_processes(self._record.directory)
 
     def start_process(self, order: dict[str, Any], fds: list[int]) -> int:
         """Start a process and return its pid. Raises OSError and ValueError."""
@@ -222,11 +224,15 @@ class ProcessGuardian:
 
 
 class ProcessRecordFile:
-    """Lists the processes of one guardian by pid and start time; locked while the guardian lives."""
+    """Lists the processes of one guardian, or the panes of one lead, by pid and start time.
+
+    It is locked while its guardian or lead lives.
+    """
 
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, mode=0o700, exist_ok=True)  # noqa: PTH103 - pathlib is slow to import
         self.name = f"{os.getpid()}-{os.urandom(6).hex()}"
+        self.directory = directory
         self._path = f"{directory}/{self.name}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         temporary = f"{directory}/.{self.name}"
@@ -257,6 +263,7 @@ class ProcessRecordFile:
             os.unlink(self._path)  # noqa: PTH108
         except OSError:
             pass
+        os.close(self._fd)
 
 
 def open_process_record(directory: str) -> ProcessRecordFile | None:

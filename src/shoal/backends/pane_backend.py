@@ -201,7 +201,11 @@ class ForkedViewers:
 
 
 class PaneBackend:
-    """`members` starts our own processes; `viewer_command` returns the command for their panes."""
+    """`members` starts our own processes; `viewer_command` returns the command for their panes.
+
+    `record_process` records foreign programs, which others end if this process is killed; viewers end
+    themselves.
+    """
 
     def __init__(
         self,
@@ -211,6 +215,7 @@ class PaneBackend:
         clock: Clock,
         *,
         on_note: Callable[[str], None],
+        record_process: Callable[[int], None],
         forked_viewers: ForkedViewers | None = None,
     ) -> None:
         self._panes = panes
@@ -219,6 +224,7 @@ class PaneBackend:
         self._viewer_command = viewer_command
         self._clock = clock
         self._note = on_note
+        self._record_process = record_process
         self._watch_group: asyncio.TaskGroup | None = None
         self._watchers: set[asyncio.Task[None]] = set()
         self._loss_reported = False
@@ -241,6 +247,7 @@ class PaneBackend:
             pane = await self._panes.open_pane(
                 _build_pane_spec(launch, argv, {**launch.env, **AGENT_ENVIRONMENT_MARKS})
             )
+            self._record_process(self._panes.find_pane_pid(pane))
             return ForeignMemberPaneProcess(self._panes, pane, self._clock)
         process = await self._members.spawn_member(launch)
         try:

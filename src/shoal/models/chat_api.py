@@ -13,6 +13,7 @@ from shoal.core.conversation.model_requests import (
     ModelAttemptStartedDelta,
     ModelReply,
     ModelRequest,
+    ModelRetryScheduledDelta,
     StreamDelta,
     TextDelta,
 )
@@ -62,6 +63,12 @@ class ChatCompletionsApiModel:
         except (BadRequest, ServerFault) as error:
             if not self._adapt_dialect_to_error(str(error), request):
                 raise
+            billed = isinstance(error, ServerFault) and error.billed
+            await on_delta(
+                ModelRetryScheduledDelta(
+                    reason=str(error), delay=0.0, attempt=1, billed=billed, status=error.status
+                )
+            )
         return await self.generate_reply(request, on_delta)
 
     def _adapt_dialect_to_error(self, error_text: str, request: ModelRequest) -> bool:

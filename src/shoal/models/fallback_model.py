@@ -35,15 +35,26 @@ class ModelWithFallback:
 
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
         async def forward_delta_until_limit(delta: StreamDelta) -> None:
-            await on_delta(delta)
             if isinstance(delta, ModelRetryScheduledDelta) and delta.attempt >= MAX_FAILURES:
+                # Before the listener reserves for the next attempt, which the fallback answers.
+                self._switched = True
+                await on_delta(delta)
                 raise _PrimaryModelFailureLimitReached
+            await on_delta(delta)
 
         if not self._switched:
             try:
                 return await self._primary.generate_reply(request, forward_delta_until_limit)
-            except (_PrimaryModelFailureLimitReached, TransientModelError):
+            except _PrimaryModelFailureLimitReached:
+                pass
+            except TransientModelError as error:
                 self._switched = True
+                # The primary reports no retry after its last failure.
+                await on_delta(
+                    ModelRetryScheduledDelta(
+                        reason=str(error), delay=0.0, attempt=1, billed=error.billed, status=error.status
+                    )
+                )
         return await self._fallback.generate_reply(request, on_delta)
 
     async def aclose(self) -> None:

@@ -22,6 +22,9 @@ _REPLY_LIMIT = 64 << 20
 
 
 _KEEP_ALIVE_TYPES = ("ping", "keepalive")
+_MAX_KINDS = 10_000
+_KIND_FIELDS = ("type", "index", "output_index", "content_index", "summary_index")
+"""Fields that tell the events of a reply apart; events of one kind with the same values are one series."""
 
 
 class SseEventTooLongError(Exception):
@@ -94,10 +97,30 @@ class ReplyStreamReader:
         self._parser = SseParser()
         self._size = 0
         self._event_count = 0
+        self._seen_kinds: set[tuple[object, ...]] = set()
+        self._last_tool_progress = ToolInputProgressDelta(name="", size=-1)
 
     def count_events(self) -> int:
         """Return the number of events so far, without keep-alive messages."""
         return self._event_count
+
+    def _is_keep_alive(self, event: Any, deltas: list[StreamDelta]) -> bool:
+        """Return True if the event adds nothing to the reply: some servers repeat empty events as pings."""
+        for delta in deltas:
+            if isinstance(delta, TextDelta | ThinkingDelta):
+                if delta.text:
+                    return False
+            elif isinstance(delta, ToolInputProgressDelta) and delta != self._last_tool_progress:
+                self._last_tool_progress = delta
+                return False
+        if not isinstance(event, dict) or event.get("type") in _KEEP_ALIVE_TYPES:
+            return True
+        # The first of its kind starts or ends a part of the reply.
+        kind = tuple(str(event.get(name)) for name in _KIND_FIELDS)
+        if kind in self._seen_kinds or len(self._seen_kinds) >= _MAX_KINDS:
+            return True
+        self._seen_kinds.add(kind)
+        return False
 
     async def feed(self, chunk: bytes) -> bool:
         """Return True if the answer is complete; b"" means that no more bytes will come."""
@@ -107,8 +130,9 @@ class ReplyStreamReader:
             if data == b"[DONE]":
                 self._assembler.mark_done()
             elif (event := _try_decode_json(data)) is not None:
-                self._event_count += not (isinstance(event, dict) and event.get("type") in _KEEP_ALIVE_TYPES)
+                known = len(self._assembler.deltas)
                 self._assembler.add_stream_event(event)
+                self._event_count += not self._is_keep_alive(event, self._assembler.deltas[known:])
             if self._assembler.done:
                 break
         if self._assembler.deltas:

@@ -21,6 +21,7 @@ from shoal.core.events import AgentStarted
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TeamName
 from shoal.core.teams.roster import TeamRoster
+from shoal.core.teams.tasks import Task
 from shoal.core.teams.team_operations import (
     TeammateSpawnResult,
     TeammateStatusSnapshot,
@@ -37,6 +38,9 @@ class TeamsByLeader:
 
     def __init__(self) -> None:
         self.teams: dict[AgentId, SessionTeams] = {}
+        self.session_teams: NestedTeams | None = None
+        self._suspended: dict[AgentId, TeamName] = {}
+        """Teams whose leads are down."""
         self._is_closing = False
         """True if they end with the session and can be resumed with it."""
 
@@ -63,6 +67,21 @@ class TeamsByLeader:
         nested = self.teams.pop(agent, None)
         if nested is not None:
             await nested.end_team(resumable=self._is_closing)
+        name = self._suspended.pop(agent, None)
+        if name is not None and self.session_teams is not None and not self._is_closing:
+            await self.session_teams.delete_nested_team(name)
+
+    async def suspend_team_of(self, agent: AgentId) -> None:
+        nested = self.teams.pop(agent, None)
+        if nested is not None and nested.led_team_name:
+            self._suspended[agent] = TeamName(nested.led_team_name)
+            await nested.end_team(resumable=True)
+
+    async def resume_team_of(self, agent: AgentId) -> None:
+        name = self._suspended.get(agent)
+        if name is not None and self.session_teams is not None and not self._is_closing:
+            await self.session_teams.resume_nested_team(agent, name)
+            del self._suspended[agent]
 
 
 class NestedTeams(SessionTeams):
@@ -79,6 +98,7 @@ class NestedTeams(SessionTeams):
                 policy=replace(services.policy, allows_nested_teams=depth > 1),
             )
         )
+        by_leader.session_teams = self
 
     # For leads
 
@@ -143,6 +163,15 @@ class NestedTeams(SessionTeams):
         teams = self._find_teams_containing_agent(context.agent.agent) or self
         await SessionTeams.answer_shutdown_request(teams, request, reason, approve=approve, context=context)
 
+    def restart_member(self, name: str) -> bool | None:
+        return SessionTeams.restart_member(self._get_teams_with_member(name), name)
+
+    async def list_unclaimed_tasks(self) -> tuple[Task, ...]:
+        found = list(await super().list_unclaimed_tasks())
+        for nested in self._nested_teams.values():
+            found += await nested.list_unclaimed_tasks()
+        return tuple(found)
+
     def list_members(self) -> tuple[TeammateStatusSnapshot, ...]:
         return (
             *super().list_members(),
@@ -195,14 +224,27 @@ class NestedTeams(SessionTeams):
         remaining = [team for team in remaining if team.lead_session_id == session and team.name != name]
         while roster := next((team for team in remaining if self._has_local_leader(team)), None):
             remaining.remove(roster)
-            leader = AgentId(roster.lead_agent_id)
-            parent_teams = self._find_teams_containing_agent(leader)
-            handle = None if parent_teams is None else parent_teams.find_member_handle(leader)
-            assert parent_teams is not None
-            assert handle is not None
-            nested = self._nested_teams[leader] = self._create_nested_teams(leader, parent_teams)
-            await nested.resume_led_team(roster, handle.member.delivered)
+            await self._resume_team_below(AgentId(roster.lead_agent_id), roster)
         return name
+
+    async def resume_nested_team(self, leader: AgentId, name: TeamName) -> None:
+        """Resume a nested team whose lead was restarted."""
+        roster = await self._services.runtime.team_store.rosters.read_team_roster(name)
+        if roster is not None and self._has_local_leader(roster):
+            await self._resume_team_below(leader, roster)
+
+    async def delete_nested_team(self, name: TeamName) -> None:
+        """Delete a nested team whose members have ended."""
+        await self._services.runtime.team_store.rosters.delete_team(name)
+        await self._services.runtime.team_store.close_team_stores(name)
+
+    async def _resume_team_below(self, leader: AgentId, roster: TeamRoster) -> None:
+        parent_teams = self._find_teams_containing_agent(leader)
+        handle = None if parent_teams is None else parent_teams.find_member_handle(leader)
+        assert parent_teams is not None
+        assert handle is not None
+        nested = self._nested_teams[leader] = self._create_nested_teams(leader, parent_teams)
+        await nested.resume_led_team(roster, handle.member.delivered)
 
     # Nested teams
 

@@ -104,6 +104,14 @@ class LedTeams(Protocol):
         """End the team that an ended member led."""
         ...
 
+    async def suspend_team_of(self, agent: AgentId) -> None:
+        """End the team that a down member leads, so that it can be resumed with its lead."""
+        ...
+
+    async def resume_team_of(self, agent: AgentId) -> None:
+        """Resume the team that was suspended when its lead went down."""
+        ...
+
 
 class TeamInbox(Protocol):
     @property

@@ -249,6 +249,7 @@ class TeamSupervisor:
 
         Members that another program adds to the roster while this session leads the team are among them.
         """
+        await self._admission.remove_refused_members()
         team = await self._services.runtime.team_store.rosters.read_team_roster(self.name)
         external = () if team is None else self._select_external_members(team)
         for entry in external:
@@ -312,6 +313,7 @@ class TeamSupervisor:
     async def close(self, *, resumable: bool) -> tuple[AgentStatusSnapshot, ...]:
         """End all members and background tasks; return the members that were working. `resumable` keeps
         them."""
+        await self._admission.remove_refused_members()
         handles = tuple(self.members.handles.values())
         working = tuple(
             build_member_snapshot(self._services, post) for post in handles if post.member.state == "running"

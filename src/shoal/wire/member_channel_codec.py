@@ -163,6 +163,9 @@ class MemberWorkSlotReleasedMessage(_MemberChannelMessage, frozen=True, tag="Res
 class BudgetGrantDecidedMessage(_MemberChannelMessage, frozen=True, tag="Granted"):
     number: int
     refusal: BudgetRefusal | None = None
+    usd: float = 0.0
+    """Dollars that the lead reserved."""
+    tokens: int = 0
 
 
 class MemberQuestionAnsweredMessage(_MemberChannelMessage, frozen=True, tag="Answers"):

@@ -526,6 +526,7 @@ class MemberBackendPool:
             self._build_viewer_argv,
             clock,
             on_note=note,
+            record_process=self._runtime.processes.launcher.record_process,
             forked_viewers=viewers if backend == "tmux" else None,
         )
 

@@ -156,11 +156,15 @@ class RunStartState:
         """Model name of the last start; empty if it came from settings."""
         self.permission_mode = ""
         """Last permission mode of the lead; empty if the run never started."""
+        self.budget_usd: float | None = None
+        """Dollar limit of the last start, whether it came from a flag, a template or settings."""
+        self.budget_tokens: int | None = None
 
     def apply_record(self, record: JournalRecord) -> None:
         match record.event:
-            case SessionStarted(mode=mode, model_named=model):
+            case SessionStarted(mode=mode, model_named=model) as started:
                 self.permission_mode, self.requested_model = mode, model
+                self.budget_usd, self.budget_tokens = started.budget_usd, started.budget_tokens
             case PermissionModeChanged(agent=agent, mode=mode) if agent == LEAD_ID:
                 self.permission_mode = mode
             case _:

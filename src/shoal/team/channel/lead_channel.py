@@ -101,7 +101,7 @@ class RemoteBudget(Budget):
         self._limit_set = limit_set
         self._send = send
         self._number = 0
-        self._pending: dict[int, asyncio.Future[BudgetRefusal | None]] = {}
+        self._pending: dict[int, asyncio.Future[BudgetGrantDecidedMessage]] = {}
 
     def get_or_create_agent_budget(
         self, agent: AgentId, kind: str, limits: BudgetLimits | None = None
@@ -129,8 +129,10 @@ class RemoteBudget(Budget):
     ) -> AgentSlot | BudgetRefusal:
         number, grant = self.register_grant_request()
         self._send(AgentSlotRequestedMessage(number=number, kind=kind, depth=depth, again=is_resumed))
-        refusal = await grant
-        return refusal or _RemoteAgentSlot(kind=kind, depth=depth, is_resumed=is_resumed, number=number)
+        granted = await self.wait_for_grant(grant)
+        return granted.refusal or _RemoteAgentSlot(
+            kind=kind, depth=depth, is_resumed=is_resumed, number=number
+        )
 
     def close_agent_slot(self, slot: AgentSlot, *, was_started: bool = True) -> None:
         if slot.is_open and isinstance(slot, _RemoteAgentSlot):
@@ -157,17 +159,32 @@ class RemoteBudget(Budget):
     def send_budget_message(self, message: MessageFromMember) -> None:
         self._send(message)
 
-    def register_grant_request(self) -> tuple[int, asyncio.Future[BudgetRefusal | None]]:
+    def register_grant_request(self) -> tuple[int, asyncio.Future[BudgetGrantDecidedMessage]]:
         self._number += 1
         grant = self._pending[self._number] = asyncio.get_running_loop().create_future()
         return self._number, grant
 
+    async def wait_for_grant(
+        self, grant: asyncio.Future[BudgetGrantDecidedMessage]
+    ) -> BudgetGrantDecidedMessage:
+        """Wait for the lead's decision; a grant that arrives as the wait is canceled is given back."""
+        try:
+            return await grant
+        except asyncio.CancelledError:
+            if grant.done() and not grant.cancelled():
+                self._give_back_grant(grant.result())
+            raise
+
     def resolve_grant(self, message: BudgetGrantDecidedMessage) -> None:
         grant = self._pending.pop(message.number, None)
         if grant is not None and not grant.done():
-            grant.set_result(message.refusal)
-        elif grant is not None and message.refusal is None:
+            grant.set_result(message)
+        elif grant is not None:
             # The requester was interrupted in the meantime.
+            self._give_back_grant(message)
+
+    def _give_back_grant(self, message: BudgetGrantDecidedMessage) -> None:
+        if message.refusal is None:
             self._send(BudgetReservationSettledMessage(number=message.number))
             self._send(AgentSlotReleasedMessage(number=message.number, begun=False))
 
@@ -188,9 +205,9 @@ class RemoteAgentBudget(AgentBudget):
                 number=number, agent=self.agent, card=card, prompt_tokens=prompt_tokens, max_tokens=max_tokens
             )
         )
-        refusal = await grant
-        return refusal or _RemoteReservation(
-            local_result.card, local_result.usd, local_result.tokens, local_result.meters, number=number
+        granted = await self.budget.wait_for_grant(grant)
+        return granted.refusal or _RemoteReservation(
+            card, granted.usd, granted.tokens, local_result.meters, number=number
         )
 
     def settle(self, reservation: BudgetReservation, usage: Usage) -> float | None:

@@ -286,7 +286,11 @@ class MemberBudgetServer:
             self._send(BudgetGrantDecidedMessage(number=request.number, refusal=reservation))
         else:
             self._reservations[request.number] = (agent_budget, reservation)
-            self._send(BudgetGrantDecidedMessage(number=request.number))
+            self._send(
+                BudgetGrantDecidedMessage(
+                    number=request.number, usd=reservation.usd, tokens=reservation.tokens
+                )
+            )
 
     def _settle_reservation(
         self,

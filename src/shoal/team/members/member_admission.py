@@ -164,10 +164,13 @@ class MemberAdmission:
         self._briefer = briefer
         self._observer = observer
         self._starts = asyncio.Semaphore(MAX_STARTS)
+        self._refused_names: set[AgentName] = set()
+        """Members that did not start and could not be removed from the roster, for example on a full disk."""
 
     async def admit_members(self, requests: Sequence[SpawnRequest], call: str) -> list[AdmittedMember]:
         """Admit all and post their prompts once all have joined. If one fails, all are undone."""
         admitted: list[AdmittedMember] = []
+        await self.remove_refused_members()
         try:
             for request in requests:
                 admitted.append(await self._admit_member(request, call))  # noqa: PERF401 - undone one by one
@@ -197,9 +200,24 @@ class MemberAdmission:
         self._services.runtime.budget.close_agent_slot(admitted.slot, was_started=False)
         try:
             await member.discard()
-            await self._services.runtime.team_store.rosters.remove_member(entry.team, entry.name)
         except ShoalError as error:
             self._services.note(f"{entry.name} could not be cleaned up completely: {error}")
+        await self._remove_refused_member(entry.name)
+
+    async def remove_refused_members(self) -> None:
+        """Remove members that did not start and are still in the roster."""
+        # Taken from the set first: a second removal could meet a new member of the same name.
+        names, self._refused_names = self._refused_names, set()
+        for name in names:
+            await self._remove_refused_member(name)
+
+    async def _remove_refused_member(self, name: AgentName) -> None:
+        """Remove a member that did not start from the roster, or remember that it is still in it."""
+        try:
+            await self._services.runtime.team_store.rosters.remove_member(self._team.name, name)
+        except (ShoalError, OSError) as error:
+            self._refused_names.add(name)
+            self._services.note(f"{name} did not start and is still in the roster: {error}")
 
     async def resume_member(
         self, entry: RosterEntry, claimed_tasks: tuple[TaskId, ...], lead_mail_ids: Container[str]
@@ -282,7 +300,7 @@ class MemberAdmission:
             prepared = await add_subagent_start_hook_context(prepared)
             entry = await self._update_roster_entry(entry, prepared.resolved)
         except BaseException:
-            await self._services.runtime.team_store.rosters.remove_member(self._team.name, entry.name)
+            await self._remove_refused_member(entry.name)
             if prepared is not None:
                 await prepared.clean_up()
             raise
@@ -312,11 +330,9 @@ class MemberAdmission:
             member = await self._launch_remote_member(entry, request, slot, call)
             entry = await self._update_roster_entry(entry, member.resolved, member.pane)
         except BaseException:
-            try:
-                await self._services.runtime.team_store.rosters.remove_member(self._team.name, entry.name)
-            finally:
-                if member is not None:
-                    await member.discard()
+            await self._remove_refused_member(entry.name)
+            if member is not None:
+                await member.discard()
             raise
         return AdmittedMember(member=member, entry=entry, slot=slot, prompt=member.ready.prompt)
 
@@ -428,7 +444,7 @@ class MemberAdmission:
             await self._open_inbox(entry)
             await self._mark_stale_requests_read(entry)
         except BaseException:
-            await self._services.runtime.team_store.rosters.remove_member(self._team.name, entry.name)
+            await self._remove_refused_member(entry.name)
             raise
         return entry
 

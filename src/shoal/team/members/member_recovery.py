@@ -139,7 +139,10 @@ class MemberRecovery:
         self._services.runtime.inbox.queue.discard_agent_items(member.id)
         self._services.runtime.budget.deactivate_agent_slot(handle.slot)
         try:
-            await self._services.stop_agents_of(member.id, format_end_reason("member_down"))
+            if self._services.led_teams is not None:
+                # Its team is kept: the failure may pass.
+                await self._services.led_teams.suspend_team_of(member.id)
+            await self._services.agents.stop_child_agents(member.id, format_end_reason("member_down"))
             await member.clean_up()
         except ShoalError as error:
             self._services.note(f"{member.name} could not be cleaned up completely: {error}")
@@ -188,6 +191,15 @@ class MemberRecovery:
             unread = await mailboxes.take_unread(handle.member.name, limit=_MAX_KNOWN_MAIL)
             handle.known_mail = frozenset(mail.id for mail in unread)
 
+    async def _resume_led_team(self, member: Member) -> None:
+        """Resume the team that the member leads; if that fails, the team is resumed with the session."""
+        if self._services.led_teams is None:
+            return
+        try:
+            await self._services.led_teams.resume_team_of(member.id)
+        except ShoalError as error:
+            self._services.note(f"The team that {member.name} leads could not be resumed: {error}")
+
     async def _start_member_again(self, handle: MemberHandle, down_member: DownMember) -> bool:
         """Start the member from its transcript; return False if it is no longer in the roster."""
         claimed_tasks = await self._board.reclaim_owner_tasks(down_member.name)
@@ -207,6 +219,7 @@ class MemberRecovery:
             handle.member = await self._admission.restore_remote_member(
                 entry, backend, handle.slot, down_member.monitor
             )
+        await self._resume_led_team(handle.member)
         handle.set_shutdown_request(down_member.shutdown_request)
         handle.restarted_at, handle.down_reported = self._services.runtime.clock.monotonic(), False
         self._services.emit_or_note(handle.member.agent_started_event)

@@ -193,9 +193,18 @@ class ManagedMcpServer:
 
     async def refresh_features(self) -> None:
         """Reload the features after the server reported a change."""
-        if self._connection is not None:
-            self._set_features(await self._connection.list_features())
-            self._on_change()
+        if self._connection is None:
+            return
+        seconds = self.client_context.deadline
+        try:
+            async with self.client_context.clock.deadline(seconds):
+                self._set_features(await self._connection.list_features())
+        except TimeoutError:
+            self.note_once(
+                f"it reported that its tools changed, but did not list them within {seconds:g} s. Shoal "
+                "uses the old list."
+            )
+        self._on_change()
 
     @property
     def current_call(self) -> ActiveMcpCall | None:

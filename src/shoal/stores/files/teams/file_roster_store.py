@@ -83,6 +83,8 @@ class FileRosterStore:
         self._cached_files: dict[TeamName, ParsedTeamRosterFile] = {}
         self._reported: set[tuple[TeamName, str]] = set()
         """Problems already reported: rosters change often, and each problem is reported once."""
+        self._stale_copies: set[TeamName] = set()
+        """Teams whose copy of the roster could not be written; the next change writes it."""
 
     async def create_team(
         self,
@@ -259,11 +261,18 @@ class FileRosterStore:
                     updated_file = found.replace_roster(changed)
                     own_directory.rewrite_unshared_or_recreate_file(_STAGED_ROSTER, updated_file.content)
                     own_directory.swap_or_move_file(_STAGED_ROSTER, directory, ROSTER_FILE)
-                    if not is_activity:
-                        own_directory.rewrite_unshared_or_recreate_file(_ROSTER_COPY, updated_file.content)
                     self._cached_files[name] = updated_file
+                    if not is_activity or name in self._stale_copies:
+                        self._write_roster_copy(own_directory, name, updated_file.content)
 
                 yield found, write_changed_roster, own_directory
+
+    def _write_roster_copy(self, own_directory: DirectoryHandle, name: TeamName, content: bytes) -> None:
+        """Write the copy of a roster. A failure must not be taken for one of the change, which is stored."""
+        self._stale_copies.add(name)
+        with suppress(StateFileError, OSError):
+            own_directory.rewrite_unshared_or_recreate_file(_ROSTER_COPY, content)
+            self._stale_copies.discard(name)
 
     def _build_roster_lock(
         self, own_directory: DirectoryHandle, directory: DirectoryHandle

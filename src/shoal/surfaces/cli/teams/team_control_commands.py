@@ -306,7 +306,10 @@ def _resume_team(name: str | None, prompt: str | None, *, force: bool, **flag_va
     _report_mode_not_carried_over(team, start, flag_values)
     model = flag_values["model"] or _find_requested_lead_model(team, start)
     return run_session_with_flags(
-        {**flag_values, "model": model}, prompt=prompt, headless=prompt is not None, resume=run.session
+        {**flag_values, **_find_kept_budget(team, start, flag_values), "model": model},
+        prompt=prompt,
+        headless=prompt is not None,
+        resume=run.session,
     )
 
 
@@ -360,6 +363,28 @@ def _find_requested_lead_model(team: TeamRoster, start: RunStartState) -> str | 
             f"The lead of {team.name} still uses the model {name}. Choose another with --model."
         )
     return name or None
+
+
+def _find_kept_budget(
+    team: TeamRoster, start: RunStartState, flag_values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the limits of the last start that neither a flag nor the settings replace."""
+    from shoal.app.reports.permission_report import load_project_settings
+    from shoal.surfaces.cli.teams.team_start_command import format_budget_limits
+    from shoal.surfaces.terminal.user_messages import print_user_message
+
+    own = load_project_settings(Path.cwd(), given=flag_values["settings"]).own
+    kept: dict[str, Any] = {}
+    if start.budget_usd and not flag_values["max_budget_usd"] and own.max_budget_usd is None:
+        kept["max_budget_usd"] = start.budget_usd
+    has_token_flag = flag_values["max_total_tokens"] or flag_values["task_budget"]
+    if start.budget_tokens and not has_token_flag and own.max_total_tokens is None:
+        kept["max_total_tokens"] = start.budget_tokens
+    if kept:
+        limits = format_budget_limits(kept.get("max_budget_usd"), kept.get("max_total_tokens"))
+        flags = " or ".join(f"--{name.replace('_', '-')}" for name in kept)
+        print_user_message(f"The team {team.name} keeps its budget of {limits}. Choose another with {flags}.")
+    return kept
 
 
 def _report_mode_not_carried_over(
