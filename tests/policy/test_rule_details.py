@@ -25,6 +25,7 @@ def decide_with_denial(project: Path, rule: str, command: str) -> str:
         ("Bash(rm:*)", "cp a s.sh; . s.sh", "cp a s.sh; ls s.sh"),
         ("Read(secret)", "git log -L1,5:secret", "git log -L1,5:other"),
         ("Read(secret)", "git log -L 1,5:secret", "git log -L 1,5:other"),
+        ("Read(secret)", "yq e . secret", "yq e secret a"),
     ],
 )
 def test_a_command_with_the_same_effect_is_stopped_and_a_similar_one_is_not(
@@ -32,6 +33,19 @@ def test_a_command_with_the_same_effect_is_stopped_and_a_similar_one_is_not(
 ) -> None:
     assert decide_with_denial(tmp_path, rule, similar) != "allow"
     assert decide_with_denial(tmp_path, rule, other) == "allow"
+
+
+def test_only_the_files_that_a_command_changes_are_denied(tmp_path: Path) -> None:
+    assert decide_with_denial(tmp_path, "Edit(locked/**)", "find locked -delete") == "deny"
+    assert decide_with_denial(tmp_path, "Edit(locked/**)", "find locked -fprint list") == "ask"
+
+
+@pytest.mark.parametrize("rule", ["Read", "Bash(notes.txt)", "Glob(notes.txt)"])
+def test_a_denial_of_another_call_does_not_forbid_writing(tmp_path: Path, rule: str) -> None:
+    for each, decision in (("Read(notes.txt)", "deny"), (rule, "allow")):
+        engine = create_engine(tmp_path, "acceptEdits", deny=each)
+        written = decide_call(engine, "Write", file_path="notes.txt", content="x")
+        assert name_decision(written) == decision
 
 
 def test_a_program_behind_a_link_is_denied_by_its_own_name(tmp_path: Path) -> None:
