@@ -21,6 +21,7 @@ def decide_with_denial(project: Path, rule: str, command: str) -> str:
         ("Bash(kubectl delete pods web)", "kubectl delete po web", "kubectl delete po db"),
         ("Edit(out)", "awk '{print > \"out\"}' f", "awk '{print > \"more\"}' f"),
         ("Edit(out)", "awk '{print >> \"out\"; x = 1}' f", "awk '{print >> \"more\"; x = 1}' f"),
+        ("Bash(tool -f:*)", "tool --f", "tool --g"),
         ("Bash(rm:*)", "echo 'rm x' > s.sh; source s.sh", "echo 'ls x' > s.sh; source s.sh"),
         ("Bash(rm:*)", "cp a s.sh; . s.sh", "cp a s.sh; ls s.sh"),
         ("Read(secret)", "git log -L1,5:secret", "git log -L1,5:other"),
@@ -35,9 +36,19 @@ def test_a_command_with_the_same_effect_is_stopped_and_a_similar_one_is_not(
     assert decide_with_denial(tmp_path, rule, other) == "allow"
 
 
+def test_only_links_that_find_passes_on_are_asked_about(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").touch()
+    (tmp_path / "out").symlink_to("/etc/hostname")
+    for search, decision in (("-name '*.txt'", "allow"), ("-type f", "allow"), ("-name 'o*'", "ask")):
+        command = f"find . {search} | xargs cat"
+        assert decide_command(create_engine(tmp_path), command) == decision
+
+
 def test_only_the_files_that_a_command_changes_are_denied(tmp_path: Path) -> None:
     assert decide_with_denial(tmp_path, "Edit(locked/**)", "find locked -delete") == "deny"
     assert decide_with_denial(tmp_path, "Edit(locked/**)", "find locked -fprint list") == "ask"
+    for command in ("tar cf a.tar x", "tar -v -cf a.tar x", "tar -f a.tar -c x", "tar x -c --file=a.tar"):
+        assert decide_with_denial(tmp_path, "Edit(a.tar)", command) == "deny"
 
 
 @pytest.mark.parametrize("rule", ["Read", "Bash(notes.txt)", "Glob(notes.txt)"])
