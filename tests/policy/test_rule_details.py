@@ -22,6 +22,13 @@ def decide_with_denial(project: Path, rule: str, command: str) -> str:
         ("Edit(out)", "awk '{print > \"out\"}' f", "awk '{print > \"more\"}' f"),
         ("Edit(out)", "awk '{print >> \"out\"; x = 1}' f", "awk '{print >> \"more\"; x = 1}' f"),
         ("Bash(tool -f:*)", "tool --f", "tool --g"),
+        (
+            "Bash(rm:*)",
+            'cat() { echo rm x; }; eval "$(cat <<E\nls\nE\n)"',
+            'eval "$(cat <<E\nls\nE\n)"',
+        ),
+        ("Bash(rm:*)", "python3 -c 'open(\"s\", \"w\")'; sh s", "python3 -c 'open(\"s\", \"w\")'; mv a b"),
+        ("Read(secret)", "tool -xsecret", "tool xxsecret --secret"),
         ("Bash(rm:*)", "echo 'rm x' > s.sh; source s.sh", "echo 'ls x' > s.sh; source s.sh"),
         ("Bash(rm:*)", "cp a s.sh; . s.sh", "cp a s.sh; ls s.sh"),
         ("Read(secret)", "git log -L1,5:secret", "git log -L1,5:other"),
@@ -47,8 +54,22 @@ def test_only_links_that_find_passes_on_are_asked_about(tmp_path: Path) -> None:
 def test_only_the_files_that_a_command_changes_are_denied(tmp_path: Path) -> None:
     assert decide_with_denial(tmp_path, "Edit(locked/**)", "find locked -delete") == "deny"
     assert decide_with_denial(tmp_path, "Edit(locked/**)", "find locked -fprint list") == "ask"
+    assert decide_with_denial(tmp_path, "Edit(a)", "sed -i p a") == "deny"
+    assert decide_with_denial(tmp_path, "Edit(p)", "sed -i p a") == "ask"
+    assert decide_with_denial(tmp_path, "Edit(1)", "go build -o 1") == "deny"
+    assert decide_with_denial(tmp_path, "Edit(1)", "go test -count=1") == "ask"
     for command in ("tar cf a.tar x", "tar -v -cf a.tar x", "tar -f a.tar -c x", "tar x -c --file=a.tar"):
         assert decide_with_denial(tmp_path, "Edit(a.tar)", command) == "deny"
+
+
+def test_a_new_file_is_no_setting_of_a_command_that_has_none(tmp_path: Path) -> None:
+    for name in ("HEAD", "config", "objects/x", "refs/x"):
+        (tmp_path / ".git" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / ".git" / name).touch()
+    (tmp_path / "src").mkdir()
+    engine = create_engine(tmp_path, allow="Bash(touch:*)")
+    assert decide_command(engine, "touch HEAD && git log && cd src && ls") == "allow"
+    assert decide_command(engine, "touch HEAD && cd src && git log") == "ask"
 
 
 @pytest.mark.parametrize("rule", ["Read", "Bash(notes.txt)", "Glob(notes.txt)"])
