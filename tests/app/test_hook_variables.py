@@ -39,7 +39,7 @@ async def test_variables_of_several_hooks_reach_commands_in_a_sandbox(
     project: Path, monkeypatch: MP
 ) -> None:
     hooks = [
-        make_command_hook(f"""echo 'export {variable}' >> "$CLAUDE_ENV_FILE" """)
+        make_command_hook(f"""[ -f "$CLAUDE_ENV_FILE" ] && echo 'export {variable}' >> "$CLAUDE_ENV_FILE" """)
         for variable in ("HARBOUR=Kiel", "PIER=7")
     ]
     settings = make_settings(
