@@ -112,7 +112,7 @@ async def test_a_required_server_that_cannot_start_is_named_at_once(tmp_path: Pa
         "picky": {
             "description": "d",
             "prompt": "p",
-            "requiredMcpServers": ["bro*", "nowhere", "plain"],
+            "requiredMcpServers": ["bro*", "nowhere", "plain", "stranger", "off"],
         },
         "own": {"description": "d", "prompt": "p", "mcpServers": [{"mine": make_rogue_config("fails")}]},
         "bare": {"description": "d", "prompt": "p", "requiredMcpServers": ["bare"]},
@@ -122,6 +122,9 @@ async def test_a_required_server_that_cannot_start_is_named_at_once(tmp_path: Pa
         "plain": make_rogue_config("plain"),
         "bare": make_rogue_config("none"),
     }
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"stranger": {"command": "x"}}}))
+    settings = {"mcpServers": {"off": {"command": "x"}}, "disabledMcpServers": ["off"]}
+    (Path(os.environ["SHOAL_HOME"]) / "settings.json").write_text(json.dumps(settings))
     lead = [spawn_agent("child", f"c-{kind}", subagent_type=kind) for kind in agents]
     async with open_session(tmp_path, script_agents(lead=[*lead, "done"]), servers, agents=agents) as session:
         async with asyncio.timeout(25):
@@ -131,6 +134,8 @@ async def test_a_required_server_that_cannot_start_is_named_at_once(tmp_path: Pa
     assert "bro* (exit status 4" in picky
     assert "nowhere (it is not configured" in picky
     assert "plain (" not in picky
+    assert "stranger (the project that configures it is not trusted" in picky
+    assert "off (it is disabled in the settings)" in picky
     assert "mine (exit status 4" in own
     assert "bare (it has no tools)" in bare
 

@@ -28,6 +28,7 @@ def decide_with_denial(project: Path, rule: str, command: str) -> str:
             'eval "$(cat <<E\nls\nE\n)"',
         ),
         ("Bash(rm:*)", "python3 -c 'open(\"s\", \"w\")'; sh s", "python3 -c 'open(\"s\", \"w\")'; mv a b"),
+        ("Bash(rm:*)", "npm i $X; npm run x", "npm ci; npm run x"),
         ("Read(secret)", "tool -xsecret", "tool xxsecret --secret"),
         ("Bash(rm:*)", "echo 'rm x' > s.sh; source s.sh", "echo 'ls x' > s.sh; source s.sh"),
         ("Bash(rm:*)", "cp a s.sh; . s.sh", "cp a s.sh; ls s.sh"),
