@@ -44,6 +44,20 @@ def test_a_command_with_the_same_effect_is_stopped_and_a_similar_one_is_not(
     assert decide_with_denial(tmp_path, rule, other) == "allow"
 
 
+@pytest.mark.parametrize("command", ["install {} d", "scp h:{} d", "cp {} d", "rsync {} d", "install -t d {}"])
+def test_a_directory_with_a_protected_file_takes_no_copies(tmp_path: Path, command: str) -> None:
+    for name in ("d/k", "e/j"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    assert decide_with_denial(tmp_path, "Edit(**/k)", command.format("src/x")) != "allow"
+    assert decide_with_denial(tmp_path, "Edit(**/k)", command.format("src/x").replace(" d", " e")) == "allow"
+
+
+def test_a_redirection_to_several_files_is_asked_about(tmp_path: Path) -> None:
+    assert decide_command(create_engine(tmp_path), "cat < {a,b}") == "ask"
+    assert decide_with_denial(tmp_path, "Edit(b)", "ls > {a,b}") == "ask"
+
+
 def test_only_links_that_find_passes_on_are_asked_about(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
     (tmp_path / "out").symlink_to("/etc/hostname")
