@@ -92,7 +92,10 @@ async def test_a_hook_for_powershell_runs_it_and_a_missing_program_is_reported(
     pwsh.write_text('#!/bin/sh\necho "$@" > asked\n')
     pwsh.chmod(0o755)
     monkeypatch.setenv("PATH", f"{pwsh.parent}{os.pathsep}{os.environ['PATH']}")
-    hooks = [make_command_hook("Get-Date", shell="powershell"), make_command_hook("/no/such/program", args=[])]
+    hooks = [
+        make_command_hook("Get-Date", shell="powershell"),
+        make_command_hook("/no/such/program", args=[]),
+    ]
     _, notes, ran = await run_one_call(project, {"PreToolUse": {"hooks": hooks}})
     assert (project / "asked").read_text() == "-NoProfile -NonInteractive -Command Get-Date\n"
     assert "Cannot run /no/such/program: No such file or directory" in notes

@@ -35,9 +35,7 @@ async def test_commands_get_the_variables_that_a_start_hook_exports(
 
 
 @pytest.mark.spec("CMP-043")
-async def test_variables_of_several_hooks_reach_commands_in_a_sandbox(
-    project: Path, monkeypatch: MP
-) -> None:
+async def test_variables_of_several_hooks_reach_commands_in_a_sandbox(project: Path, monkeypatch: MP) -> None:
     hooks = [
         make_command_hook(f"""[ -f "$CLAUDE_ENV_FILE" ] && echo 'export {variable}' >> "$CLAUDE_ENV_FILE" """)
         for variable in ("HARBOUR=Kiel", "PIER=7")

@@ -1,7 +1,7 @@
 """A plain MCP server on stdio with instructions and resources: `guide_server.py JSON`.
 
-`tools` is a list of names, `resources` maps addresses to texts, and `prompts` names to names of arguments. `gate` is a FIFO that the server reads
-before it answers `initialize`.
+`tools` is a list of names, `resources` maps addresses to texts, and `prompts` maps names to the names of
+arguments. `gate` is a FIFO that the server reads before it answers `initialize`.
 """
 
 from __future__ import annotations

@@ -275,6 +275,9 @@ async def test_tools_added_later_by_a_server_are_available(tmp_path: Path) -> No
                 if type(event).__name__ == "ToolFinished" and event.tool.endswith("echo"):
                     await changed.wait()
         assert "mcp__growing__late" in session.agent.tools
+        log = Path(session.runtime.servers._host.logs) / "growing.log"
+    # At the start, and after the call that reported the change.
+    assert log.read_text().count("listed") == 2
 
 
 @pytest.mark.slow

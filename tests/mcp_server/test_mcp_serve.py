@@ -380,20 +380,20 @@ async def test_a_large_team_of_another_program_is_found_by_its_given_names_and_c
     names = ["team-lead", "Code Reviewer", *(f"w{number}" for number in range(MOST_MEMBERS - 1))]
     members = [{"agentId": f"{name}@{given}", "name": name, **about} for name in names]
     long_mail = {"from": "w0", "text": "x" * (LONGEST_TEXT + 1), "timestamp": "2026-01-01T00:00:00Z"}
+    config = {"name": given, "createdAt": 1, "leadSessionId": "theirs", "members": members}
     inboxes = "teams/My-Team---v1-0/inboxes"
     files: dict[str, Any] = {
-        "teams/my-team---v1-0/config.json": {
-            **{"name": given, "createdAt": 1, "leadSessionId": "theirs", "members": members}
-        },
+        "teams/my-team---v1-0/config.json": config,
         f"{inboxes}/Code-Reviewer.json": [],
         f"{inboxes}/guest.json": [{**long_mail, "read": False}],
     }
     for number in range(1, MOST_TASKS + 3):
         task = {"id": str(number), "subject": "Dig", "description": "y" * (LONGEST_TEXT + number - 1)}
         status = "completed" if number == 1 else "pending"
-        files[f"tasks/my-team---v1-0/{number}.json"] = {
-            **task,
-            **{"status": status, "blocks": [], "blockedBy": []},
+        files[f"tasks/my-team---v1-0/{number}.json"] = task | {
+            "status": status,
+            "blocks": [],
+            "blockedBy": [],
         }
     for name, content in files.items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)

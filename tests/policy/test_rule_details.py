@@ -27,7 +27,7 @@ def decide_with_denial(project: Path, rule: str, command: str) -> str:
             'cat() { echo rm x; }; eval "$(cat <<E\nls\nE\n)"',
             'eval "$(cat <<E\nls\nE\n)"',
         ),
-        ("Bash(rm:*)", "python3 -c 'open(\"s\", \"w\")'; sh s", "python3 -c 'open(\"s\", \"w\")'; mv a b"),
+        ("Bash(rm:*)", 'python3 -c \'open("s", "w")\'; sh s', 'python3 -c \'open("s", "w")\'; mv a b'),
         ("Bash(rm:*)", "npm i $X; npm run x", "npm ci; npm run x"),
         ("Read(secret)", "tool -xsecret", "tool xxsecret --secret"),
         ("Bash(rm:*)", "echo 'rm x' > s.sh; source s.sh", "echo 'ls x' > s.sh; source s.sh"),
@@ -44,7 +44,9 @@ def test_a_command_with_the_same_effect_is_stopped_and_a_similar_one_is_not(
     assert decide_with_denial(tmp_path, rule, other) == "allow"
 
 
-@pytest.mark.parametrize("command", ["install {} d", "scp h:{} d", "cp {} d", "rsync {} d", "install -t d {}"])
+@pytest.mark.parametrize(
+    "command", ["install {} d", "scp h:{} d", "cp {} d", "rsync {} d", "install -t d {}"]
+)
 def test_a_directory_with_a_protected_file_takes_no_copies(tmp_path: Path, command: str) -> None:
     for name in ("d/k", "e/j"):
         (tmp_path / name).parent.mkdir()

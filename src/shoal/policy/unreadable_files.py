@@ -33,7 +33,7 @@ _SEARCHERS = frozenset(
 _DIRECTORY_COPIERS = frozenset({"cp", "mv", "install", "rsync", "scp", "ln"})
 """Programs that copy their operands to the last one."""
 _TARGET_FLAG_PROGRAMS = frozenset({"cp", "mv", "install", "ln"})
-"""Those that copy all of them with -t, which names the directory; in other programs it has another meaning."""
+"""Those that copy all of them with -t, which names the directory; elsewhere it means something else."""
 _ARCHIVERS = frozenset(
     """
     tar bsdtar gtar star zip 7z 7za 7zr 7zz rar cpio pax ar jar dar borg restic rclone duplicity gzip pigz
