@@ -110,9 +110,8 @@ def main() -> None:
                     }
                 )
             case "tools/list":
-                if BEHAVIOUR == "more":
-                    sys.stderr.write("listed\n")
-                    sys.stderr.flush()
+                sys.stderr.write("listed\n" * (BEHAVIOUR == "more"))
+                sys.stderr.flush()
                 send_message({"id": number, "result": {"tools": TOOLS.get(BEHAVIOUR, USUAL_TOOLS)}})
             case "tools/call":
                 handle_call(number, params["name"], params.get("arguments") or {})
