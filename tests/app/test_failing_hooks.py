@@ -84,6 +84,24 @@ async def test_a_failing_hook_set_to_block_blocks_the_call(project: Path, troubl
     assert why in notes
 
 
+async def test_a_hook_for_powershell_runs_it_and_a_missing_program_is_reported(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pwsh = tmp_path / "bin" / "pwsh"
+    pwsh.parent.mkdir()
+    pwsh.write_text('#!/bin/sh\necho "$@" > asked\n')
+    pwsh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{pwsh.parent}{os.pathsep}{os.environ['PATH']}")
+    hooks = [
+        make_command_hook("Get-Date", shell="powershell"),
+        make_command_hook("/no/such/program", args=[]),
+    ]
+    _, notes, ran = await run_one_call(project, {"PreToolUse": {"hooks": hooks}})
+    assert (project / "asked").read_text() == "-NoProfile -NonInteractive -Command Get-Date\n"
+    assert "Cannot run /no/such/program: No such file or directory" in notes
+    assert [each.verdict for each in ran] == ["went on", "failed"]
+
+
 async def test_of_two_equal_hooks_the_blocking_one_is_run(project: Path) -> None:
     lenient, strict = make_command_hook("exit 3"), make_command_hook("exit 3", onFailure="block")
     result, _, ran = await run_one_call(project, {"PreToolUse": {"hooks": [lenient, strict, lenient]}})
@@ -101,6 +119,7 @@ async def test_a_hanging_hook_is_killed_with_its_child_processes(project: Path, 
     assert "was not run" not in result
     assert "did not finish within 0.5 s" in notes
     assert ran.verdict == "failed"
+    assert 500 <= ran.duration_ms < 60_000
     assert all(is_process_gone(int(pid)) for pid in pids.read_text().split())
 
 

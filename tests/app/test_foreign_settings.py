@@ -17,10 +17,10 @@ from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.core.errors import SettingsError
-from shoal.core.extensions.hooks import HttpPostHookAction
+from shoal.core.extensions.hooks import Hook, HttpPostHookAction, ShellCommandHookAction
 from shoal.core.user_environment import UserEnvironment
 from shoal.models.scripted_model import ScriptedModel
-from shoal.policy.hooks.hook_matcher import is_hook_matcher_match, match_hook_condition
+from shoal.policy.hooks.hook_matcher import is_hook_matcher_match, match_hook_condition, select_matching_hooks
 from shoal.policy.permission_rules import PermissionRuleSet
 from shoal.wire.hook_codec import is_usable_hook
 from shoal.wire.hook_output_codec import parse_hook_output_json
@@ -293,6 +293,21 @@ def test_the_condition_of_a_hook_is_a_permission_rule(
     user = UserEnvironment({}, str(tmp_path / "home"))
     assert match_hook_condition(condition, "PreToolUse", fields, user) == expected
     assert match_hook_condition(condition, "Stop", fields, user) == "no"
+
+
+def test_only_hooks_whose_condition_may_match_are_run(tmp_path: Path) -> None:
+    conditions = ("", "Bash(git push:*)", "Bash(git:*)", "Bash(rm:*)", "Write")
+    hooks = [
+        Hook(event="PreToolUse", condition=each, action=ShellCommandHookAction(command=each), origin="a test")
+        for each in conditions
+    ]
+    fields = {"tool_name": "Bash", "tool_input": {"command": "ls; git push"}, "cwd": str(tmp_path)}
+    found = select_matching_hooks(hooks, "PreToolUse", fields, UserEnvironment({}, str(tmp_path)))
+    assert [(hook.condition, hook.can_allow) for hook in found] == [
+        ("", True),
+        ("Bash(git push:*)", False),
+        ("Bash(git:*)", False),
+    ]
 
 
 @pytest.mark.spec("CMP-050")

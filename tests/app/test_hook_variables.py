@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from agent_scripts import call_tool
-from hook_helpers import AGENT_POSITIONS, list_results, make_settings, open_hook_scenario
+from hook_helpers import (
+    AGENT_POSITIONS,
+    list_results,
+    make_command_hook,
+    make_settings,
+    open_hook_scenario,
+)
 
 MP = pytest.MonkeyPatch
 SHOW = call_tool("Bash", "b1", command='echo "$HARBOUR, $PIER"')
@@ -29,11 +35,15 @@ async def test_commands_get_the_variables_that_a_start_hook_exports(
 
 
 @pytest.mark.spec("CMP-043")
-async def test_variables_reach_commands_in_a_sandbox(project: Path, monkeypatch: MP) -> None:
+async def test_variables_of_several_hooks_reach_commands_in_a_sandbox(project: Path, monkeypatch: MP) -> None:
+    hooks = [
+        make_command_hook(f"""[ -f "$CLAUDE_ENV_FILE" ] && echo 'export {variable}' >> "$CLAUDE_ENV_FILE" """)
+        for variable in ("HARBOUR=Kiel", "PIER=7")
+    ]
     settings = make_settings(
-        {"SessionStart": """echo 'export HARBOUR=Kiel' >> "$CLAUDE_ENV_FILE" """},
+        {"SessionStart": {"hooks": hooks}},
         shoal={"sandbox": {"enabled": "auto"}},
     )
     async with open_hook_scenario("lead", project, monkeypatch, [SHOW, "done"], settings) as scenario:
         await scenario.run_session()
-        assert "Kiel, " in list_results(scenario.last_request)[0]
+        assert "Kiel, 7" in list_results(scenario.last_request)[0]

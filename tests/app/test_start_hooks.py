@@ -15,9 +15,11 @@ import shoal
 from agent_scripts import call_tool, run_all_turns, script_agents, spawn_agent
 from hook_helpers import HookInputLog, build_specific_answer, make_settings
 from session_helpers import open_session
+from shoal.app.session.typed_commands import parse_slash_command_when_ready
 from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.errors import SettingsError
 from shoal.models.scripted_model import ScriptedModel
+from skill_helpers import write_command
 
 
 def answer_and_record(requests: list[ModelRequest], *replies: Any) -> ScriptedModel:
@@ -105,18 +107,19 @@ async def test_setup_hooks_run_before_the_session_starts_if_asked_for(
 @pytest.mark.spec("CMP-048")
 async def test_hooks_get_the_id_of_the_prompt_and_the_effort(project: Path, hook_log: HookInputLog) -> None:
     log = hook_log.build_logging_command()
-    settings = make_settings(
-        {"SessionStart": log, "UserPromptSubmit": log, "PreToolUse": log, "SubagentStop": log, "Stop": log}
-    )
+    events = ("SessionStart", "UserPromptExpansion", "UserPromptSubmit", "PreToolUse", "SubagentStop", "Stop")
+    settings = make_settings(dict.fromkeys(events, log))
+    write_command(Path(os.environ["SHOAL_HOME"]) / "commands", "second", "Go on.")
     model = script_agents(
         lead=[spawn_agent("child"), "one", call_tool("Glob", "g1", pattern="x"), "two"], child=["child done"]
     )
     async with open_session(project, model, settings=settings, effort="high") as session:
         await run_all_turns(session, "lead first")
-        async for _ in session.run("second"):
+        async for _ in session.run(await parse_slash_command_when_ready(session.runtime, "/second")):
             pass
     inputs = hook_log.read_inputs()
     assert "prompt_id" not in inputs[0]
+    assert len(hook_log.read_inputs("UserPromptExpansion")) == 1
     first, second = (each["prompt_id"] for each in hook_log.read_inputs("UserPromptSubmit"))
     assert first != second
     ids = {each["prompt_id"]: None for each in inputs[1:]}

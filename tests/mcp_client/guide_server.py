@@ -1,7 +1,7 @@
 """A plain MCP server on stdio with instructions and resources: `guide_server.py JSON`.
 
-`tools` is a list of names, and `resources` maps addresses to texts. `gate` is a FIFO that the server reads
-before it answers `initialize`.
+`tools` is a list of names, `resources` maps addresses to texts, and `prompts` maps names to the names of
+arguments. `gate` is a FIFO that the server reads before it answers `initialize`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 OPTIONS: dict[str, Any] = json.loads(sys.argv[1])
 RESOURCES: dict[str, str] = OPTIONS.get("resources", {})
+PROMPTS: dict[str, list[str]] = OPTIONS.get("prompts", {})
 
 
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -21,6 +22,7 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
             if gate := OPTIONS.get("gate"):
                 Path(gate).read_text()
             capabilities = {"tools": {}, **({"resources": {}} if RESOURCES else {})}
+            capabilities |= {"prompts": {}} if PROMPTS else {}
             return {
                 "protocolVersion": params["protocolVersion"],
                 "capabilities": capabilities,
@@ -36,6 +38,15 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
             return {"resources": [{"uri": uri, "name": uri.rpartition("/")[2]} for uri in RESOURCES]}
         case "resources/read":
             return {"contents": [{"uri": params["uri"], "text": RESOURCES[params["uri"]]}]}
+        case "prompts/list":
+            prompts = [
+                {"name": name, "arguments": [{"name": each} for each in names]}
+                for name, names in PROMPTS.items()
+            ]
+            return {"prompts": prompts}
+        case "prompts/get":
+            text = json.dumps(params.get("arguments", {}))
+            return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
         case "ping":
             return {}
     raise KeyError(method)

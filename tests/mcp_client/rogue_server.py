@@ -118,6 +118,8 @@ def main() -> None:
                     }
                 )
             case "tools/list":
+                sys.stderr.write("listed\n" * (BEHAVIOUR == "more"))
+                sys.stderr.flush()
                 handle_list(number)
             case "tools/call":
                 handle_call(number, params["name"], params.get("arguments") or {})

@@ -175,6 +175,18 @@ async def test_the_first_request_does_not_wait_for_a_server_and_a_search_does(tm
     assert "hello" in echoed
 
 
+@pytest.mark.spec("CMP-111")
+@pytest.mark.needs("mcp")
+async def test_a_lead_without_a_server_that_works_gets_no_search(tmp_path: Path) -> None:
+    settings = {"mcpServers": {"broken": {"command": str(tmp_path / "none")}}}
+    (get_home() / "settings.json").write_text(json.dumps(settings))
+    async with shoal.open(cwd=tmp_path, model=script_agents(lead=["done"])) as session:
+        assert "ToolSearch" in session.agent.tools
+        await session.runtime.servers.wait_until_settled()
+        assert map_statuses(session) == {"broken": "failed"}
+        assert "ToolSearch" not in session.agent.tools
+
+
 def gate_server(pipe: Path, server: dict[str, Any]) -> dict[str, Any]:
     """Return a server that starts once something is written to the pipe."""
     os.mkfifo(pipe)

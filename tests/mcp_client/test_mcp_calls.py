@@ -16,6 +16,7 @@ import pytest
 from mcp_helpers import (
     list_result_texts,
     list_tool_results,
+    make_guide_config,
     make_harbour_config,
     map_statuses,
     open_session,
@@ -24,6 +25,7 @@ from mcp_helpers import (
 from msgspec.structs import replace
 
 from agent_scripts import call_tool, read_events, run_all_turns, script_agents, spawn_agent
+from shoal.app.mcp.mcp_servers import McpPromptCommands
 from shoal.app.session.typed_commands import SlashCommandInvocation, parse_slash_command_when_ready
 from shoal.core.conversation.messages import ImageBlock, extract_tool_result_text
 from shoal.core.conversation.model_requests import ModelRequest
@@ -256,6 +258,23 @@ async def test_a_prompt_of_a_server_is_a_command_with_arguments_in_order(tmp_pat
         assert "Say hello to Ann of the sea." in finished.text
         offered = [each.argument_hint for each in session.runtime.knowledge.list_slash_commands()]
         assert offered == ["[captain]"]
+
+
+async def test_typed_words_fill_the_arguments_of_a_prompt(tmp_path: Path) -> None:
+    server = make_guide_config(prompts={"greet": ["who", "where"], "bare": []})
+    cases = {
+        "": {},
+        "Ann": {"who": "Ann"},
+        "'Ann B' sea": {"who": "Ann B", "where": "sea"},
+        "Ann at the sea": {"who": "Ann", "where": "at the sea"},
+        "O'Hara at sea": {"who": "O'Hara", "where": "at sea"},
+    }
+    async with open_session(tmp_path, script_agents(lead=["done"]), {"guide": server}) as session:
+        await session.runtime.servers.wait_until_ready()
+        commands = McpPromptCommands(session.runtime.servers)
+        for typed, arguments in cases.items():
+            assert json.loads(await commands.expand_prompt("mcp__guide__greet", typed)) == arguments
+        assert await commands.expand_prompt("mcp__guide__bare", "one two") == "{}"
 
 
 @pytest.mark.slow

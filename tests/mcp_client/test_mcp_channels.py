@@ -14,11 +14,14 @@ from mcp_helpers import HERE, join_notes, open_session
 
 from agent_scripts import call_tool, read_events, run_all_turns, script_agents, spawn_agent
 from session_helpers import collect_events
-from shoal.app.mcp.mcp_channels import MAX_WAITING
+from shoal.app.mcp.mcp_channels import MAX_WAITING, McpChannelMessageQueue
 from shoal.app.settings.settings import load_settings
+from shoal.core.conversation.inbox_items import InboxItem
+from shoal.core.conversation.messages import Message
 from shoal.core.conversation.model_requests import ModelRequest
-from shoal.core.errors import SettingsError
-from shoal.core.events import MessageAdded, QueueItemAdded
+from shoal.core.errors import SettingsError, StateFileError
+from shoal.core.events import MessageAdded, MessageAuthor, QueueItemAdded
+from shoal.core.extensions.mcp_servers import McpChannelMessage
 from shoal.core.ids import LEAD_ID
 from shoal.wire.mcp_codec import MAX_MESSAGE_LENGTH, InvalidMcpChannelMessageError, parse_mcp_channel_message
 
@@ -131,6 +134,58 @@ async def test_a_flood_of_pushes_is_bounded_and_the_lead_gets_the_number_of_drop
     assert conversation.count("[30 messages from the channel chat were dropped: too many were waiting.]") == 1
     assert "the next" in conversation
     assert join_notes(read_events(session)).count("sends messages faster than the lead reads them") == 1
+
+
+class FullDiskSession:
+    """Queues messages unless the disk is full."""
+
+    can_be_woken = True
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self.queued: list[str] = []
+        self.notes: list[str] = []
+
+    def queue_message(self, message: Message, *, by: MessageAuthor, wakes: bool) -> str:
+        if self.is_full:
+            raise StateFileError("no space left", path=Path("journal"))
+        self.queued.append(message.text)
+        return str(len(self.queued))
+
+    def note(self, text: str) -> None:
+        if self.is_full:
+            raise StateFileError("no space left", path=Path("journal"))
+        self.notes.append(text)
+
+
+def test_pushes_that_cannot_be_journaled_are_counted_until_the_lead_is_told() -> None:
+    session = FullDiskSession()
+    queue = McpChannelMessageQueue(session)
+
+    def push(text: str, times: int = 1) -> None:
+        for _ in range(times):
+            queue.receive_pushed_message("chat", McpChannelMessage(content=text))
+
+    def deliver(item_id: str) -> None:
+        queue.on_item_delivered(InboxItem(id=item_id, to=LEAD_ID, by="runtime", content=()))
+
+    push("first")
+    assert "dropped" not in session.queued[0]
+    session.is_full = True
+    push("lost", 2)
+    session.is_full = False
+    push("second")
+    assert "[2 messages from the channel chat were dropped" in session.queued[1]
+    push("waits", MAX_WAITING - 2)
+    session.is_full = True
+    push("one too many", 2)
+    session.is_full = False
+    assert session.notes == []
+    deliver("unknown")
+    for number in range(MAX_WAITING):
+        deliver(str(number + 1))
+    assert "[2 messages from the channel chat were dropped" in session.queued[-1]
+    assert len(session.queued) == MAX_WAITING + 1
 
 
 async def test_a_long_push_is_cut_and_one_without_text_is_dropped(tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ import json
 import os
 import stat
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from mcp_helpers import (
@@ -154,3 +156,84 @@ async def test_a_helper_that_prints_no_headers_keeps_its_server_from_connecting(
         (status,) = session.runtime.servers.list_statuses()
     assert status.status == "failed"
     assert "headersHelper" in status.detail
+
+
+class MemoryTokenStore:
+    def __init__(self, content: bytes = b"") -> None:
+        self.content = content
+
+    def read(self) -> bytes:
+        return self.content
+
+    def write(self, content: bytes) -> None:
+        self.content = content
+
+
+async def test_a_login_is_stored_with_and_without_an_end_and_a_damaged_one_is_none() -> None:
+    from mcp.shared.auth import OAuthToken
+
+    from shoal.tools.mcp.oauth import McpOAuthTokenStorage
+
+    store = MemoryTokenStore()
+    storage = McpOAuthTokenStorage(store)
+    assert await storage.get_tokens() is None
+    # A server without metadata, and tokens that never end.
+    await storage.set_tokens(OAuthToken(access_token="a"))
+    stored = json.loads(store.content)
+    assert (stored["tokens"]["access_token"], stored["expires_at"], stored["metadata"]) == ("a", None, None)
+    before = time.time()
+    await storage.set_tokens(OAuthToken(access_token="b", expires_in=60))
+    assert before + 60 <= json.loads(store.content)["expires_at"] <= time.time() + 60
+    tokens = await storage.get_tokens()
+    assert tokens is not None
+    assert tokens.access_token == "b"
+    for damaged in (b"", b"{", b"[1]"):
+        store.content = damaged
+        assert storage.read_stored_fields() == {}
+
+
+async def test_the_address_of_a_login_takes_one_code_and_refuses_other_requests(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    from shoal.tools.mcp.oauth import MAX_REQUEST_BYTES, McpOAuthCallbackServer
+
+    async with asyncio.timeout(20), McpOAuthCallbackServer() as server:
+        host = urlsplit(server.url)
+
+        async def send(request: str) -> str:
+            reader, writer = await asyncio.open_connection(host.hostname, host.port)
+            writer.write(request.encode())
+            answer = (await reader.read()).decode()
+            writer.close()
+            return answer
+
+        assert "404 Not Found" in await send("GET /other?code=x HTTP/1.1\r\n\r\n")
+        denied = await send("GET /callback?error=%3Cdenied%3E HTTP/1.1\r\n\r\n")
+        assert "400 Bad Request" in denied
+        assert "The login was refused: &lt;denied&gt;." in denied
+        for broken in ("\r\n\r\n", f"GET /{'x' * MAX_REQUEST_BYTES}\r\n\r\n"):
+            assert await send(broken) == ""
+        for code in ("first", "second"):
+            page = await send(f"GET /callback?code={code}&state=s&iss=i HTTP/1.1\r\n\r\n")
+            assert page.startswith("HTTP/1.1 200 OK\r\n")
+            assert page.endswith("<p>You are logged in. You can close this window.</p>")
+        result = await server.wait_for_code()
+    assert (result.code, result.state, result.iss) == ("first", "s", "i")
+    assert caplog.records == []
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(host.hostname, host.port)
+
+
+async def test_without_a_person_a_login_is_refused() -> None:
+    from shoal.tools.mcp.client_context import McpLoginRequired
+    from shoal.tools.mcp.oauth import create_mcp_oauth_provider
+
+    store = MemoryTokenStore(json.dumps({"expires_at": 5.0}).encode())
+    provider = create_mcp_oauth_provider("http://127.0.0.1:9/mcp", store, client_id="mine")
+    context = provider.context
+    assert context.token_expiry_time == 5.0
+    assert (await context.storage.get_client_info()).client_id == "mine"
+    with pytest.raises(McpLoginRequired):
+        await context.redirect_handler("http://127.0.0.1:9/")
+    with pytest.raises(McpLoginRequired):
+        await context.callback_handler()

@@ -112,7 +112,7 @@ async def test_a_required_server_that_cannot_start_is_named_at_once(tmp_path: Pa
         "picky": {
             "description": "d",
             "prompt": "p",
-            "requiredMcpServers": ["bro*", "nowhere", "plain"],
+            "requiredMcpServers": ["bro*", "nowhere", "plain", "stranger", "off"],
         },
         "own": {"description": "d", "prompt": "p", "mcpServers": [{"mine": make_rogue_config("fails")}]},
         "bare": {"description": "d", "prompt": "p", "requiredMcpServers": ["bare"]},
@@ -122,6 +122,9 @@ async def test_a_required_server_that_cannot_start_is_named_at_once(tmp_path: Pa
         "plain": make_rogue_config("plain"),
         "bare": make_rogue_config("none"),
     }
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"stranger": {"command": "x"}}}))
+    settings = {"mcpServers": {"off": {"command": "x"}}, "disabledMcpServers": ["off"]}
+    (Path(os.environ["SHOAL_HOME"]) / "settings.json").write_text(json.dumps(settings))
     lead = [spawn_agent("child", f"c-{kind}", subagent_type=kind) for kind in agents]
     async with open_session(tmp_path, script_agents(lead=[*lead, "done"]), servers, agents=agents) as session:
         async with asyncio.timeout(25):
@@ -131,6 +134,8 @@ async def test_a_required_server_that_cannot_start_is_named_at_once(tmp_path: Pa
     assert "bro* (exit status 4" in picky
     assert "nowhere (it is not configured" in picky
     assert "plain (" not in picky
+    assert "stranger (the project that configures it is not trusted" in picky
+    assert "off (it is disabled in the settings)" in picky
     assert "mine (exit status 4" in own
     assert "bare (it has no tools)" in bare
 
@@ -270,6 +275,9 @@ async def test_tools_added_later_by_a_server_are_available(tmp_path: Path) -> No
                 if type(event).__name__ == "ToolFinished" and event.tool.endswith("echo"):
                     await changed.wait()
         assert "mcp__growing__late" in session.agent.tools
+        log = Path(session.runtime.servers._host.logs) / "growing.log"
+    # At the start, and after the call that reported the change.
+    assert log.read_text().count("listed") == 2
 
 
 @pytest.mark.slow
@@ -386,4 +394,8 @@ def test_only_the_connection_modules_import_the_sdk() -> None:
         "filtering_transport",
         "stdio_transport",
     )
-    assert knows == {"surfaces/mcp/mcp_server.py", *(f"tools/mcp/{part}.py" for part in parts)}
+    server_parts = ("json_rpc_lines", "mcp_server")
+    assert knows == {
+        *(f"surfaces/mcp/{part}.py" for part in server_parts),
+        *(f"tools/mcp/{part}.py" for part in parts),
+    }

@@ -71,4 +71,4 @@ async def test_resources_are_listed_for_completion(tmp_path: Path) -> None:
         assert await session.list_resource_mentions() == ()
         await session.run("lead")
         mentions = await session.list_resource_mentions()
-    assert [mention for mention, _ in mentions] == ["guide:doc://north/1", "guide:doc://list_(a)"]
+    assert mentions == (("guide:doc://north/1", "1"), ("guide:doc://list_(a)", "list_(a)"))

@@ -121,10 +121,15 @@ async def test_denied_tools_hide_the_instructions_and_an_agents_own_server_has_i
     model = script_agents(
         lead=[spawn_agent("child", subagent_type="worker"), join_given_text], child=[join_given_text]
     )
-    servers = {"guide": make_guide_config(instructions="Knock twice.")}
+    servers = {
+        "guide": make_guide_config(instructions="Knock twice."),
+        # Without tools and resources, it has only prompts, which a person types to the lead.
+        "typed": make_guide_config(instructions="Type a name.", tools=[]),
+    }
     async with open_session(
         tmp_path, model, servers, agents=json.dumps(agents), disallowed_tools=["mcp__guide"]
     ) as session:
         text = (await session.run("lead")).text
     assert "Knock twice." not in text
     assert text.count("Only for the child.") == 1
+    assert text.count("Type a name.") == 1

@@ -369,31 +369,62 @@ async def test_a_spawn_that_cannot_start_says_why(tmp_path: Path) -> None:
         assert [each["name"] for each in (await call("team_show", team="roof"))["members"]] == ["team-lead"]
 
 
-@pytest.mark.spec("LIM-14")
-async def test_teams_and_members_of_other_programs_are_found_by_their_given_names(tmp_path: Path) -> None:
-    given, home = "My Team ✓ v1.0", Path(os.environ["SHOAL_HOME"])
-    (home / "teams" / "my-team---v1-0").mkdir(parents=True)
-    inbox = home / "teams" / "My-Team---v1-0" / "inboxes" / "Code-Reviewer.json"
-    inbox.parent.mkdir(parents=True)
-    inbox.write_text("[]")
+@pytest.mark.spec("LIM-10", "LIM-14")
+async def test_a_large_team_of_another_program_is_found_by_its_given_names_and_cut_to_limits(
+    tmp_path: Path,
+) -> None:
+    from shoal.surfaces.mcp.mcp_server import LONGEST_TEXT, MOST_MEMBERS, MOST_TASKS
+
+    given, home = "My Team ✓ v1.0", get_home()
     about = {"agentType": "worker", "model": "m", "joinedAt": 1, "cwd": "/", "subscriptions": []}
-    members = [
-        {"agentId": f"{name}@{given}", "name": name, **about} for name in ("team-lead", "Code Reviewer")
-    ]
-    (home / "teams" / "my-team---v1-0" / "config.json").write_text(
-        json.dumps({"name": given, "createdAt": 1, "leadSessionId": "theirs", "members": members})
-    )
+    names = ["team-lead", "Code Reviewer", *(f"w{number}" for number in range(MOST_MEMBERS - 1))]
+    members = [{"agentId": f"{name}@{given}", "name": name, **about} for name in names]
+    long_mail = {"from": "w0", "text": "x" * (LONGEST_TEXT + 1), "timestamp": "2026-01-01T00:00:00Z"}
+    config = {"name": given, "createdAt": 1, "leadSessionId": "theirs", "members": members}
+    inboxes = "teams/My-Team---v1-0/inboxes"
+    files: dict[str, Any] = {
+        "teams/my-team---v1-0/config.json": config,
+        f"{inboxes}/Code-Reviewer.json": [],
+        f"{inboxes}/guest.json": [{**long_mail, "read": False}],
+    }
+    for number in range(1, MOST_TASKS + 3):
+        task = {"id": str(number), "subject": "Dig", "description": "y" * (LONGEST_TEXT + number - 1)}
+        status = "completed" if number == 1 else "pending"
+        files[f"tasks/my-team---v1-0/{number}.json"] = task | {
+            "status": status,
+            "blocks": [],
+            "blockedBy": [],
+        }
+    for name, content in files.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(json.dumps(content))
     async with start_mcp_server(tmp_path, "--team", given, "--as", "guest") as call:
         (team,) = (await call("team_list"))["teams"]
         assert (team["given_name"], team["you"]) == (given, "guest")
         shown = await call("team_show", team=given)
-        assert [each["name"] for each in shown["members"]] == ["team-lead", "Code Reviewer", "guest"]
+        assert [each["name"] for each in shown["members"]] == names[:MOST_MEMBERS]
+        assert (shown["members_left_out"], shown["you"]) == (2, "guest")
+        assert shown["tasks"] == {"all": MOST_TASKS + 2, "open": MOST_TASKS + 1}
+        listed = await call("task_list")
+        assert (len(listed["tasks"]), listed["left_out"]) == (MOST_TASKS, 2)
+        assert (await call("task_list", status="pending"))["left_out"] == 1
+        done = await call("task_list", status="completed")
+        assert ([task["id"] for task in done["tasks"]], done["left_out"]) == (["1"], 0)
+        assert not {"description", "metadata"} & done["tasks"][0].keys()
+        assert (await call("task_get", task="1"))["description"] == "y" * LONGEST_TEXT
+        cut = f"\n[… cut, {LONGEST_TEXT + 1:,} characters in total]"
+        assert (await call("task_get", task="2"))["description"] == "y" * LONGEST_TEXT + cut
+        (message,) = (await call("message_take"))["messages"]
+        assert (message["from"], message["text"]) == ("w0", "x" * LONGEST_TEXT + cut)
         for number in range(70):
             assert (await call("message_send", to="Code Reviewer", text=f"Note {number}.", team=given))[
                 "sent"
             ]
-        task = (await call("task_create", subject="Dig", team=given))["id"]
-        assert (await call("task_update", task=task, owner="Code-Reviewer"))["owner"] == "Code Reviewer"
-    texts = [entry["text"] for entry in json.loads(inbox.read_text())]
+        assert (await call("task_update", task="2", owner="Code-Reviewer"))["owner"] == "Code Reviewer"
+        await call("team_create", name="wall")
+        refused = await call("spawn", prompt="work", name="ann", team="wall")
+        assert refused == SERVER_TEXTS["error:no_model"]
+        assert len((await call("team_show", team="wall"))["members"]) == 1
+    texts = [entry["text"] for entry in json.loads((home / inboxes / "Code-Reviewer.json").read_text())]
     assert texts[:70] == [f"Note {number}." for number in range(70)]
     assert "task_assignment" in texts[70]

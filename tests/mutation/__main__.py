@@ -99,7 +99,7 @@ class MutationRun:
         names = dict.fromkeys(test.partition("[")[0] for test in sorted(tests, key=self._rank))
         variations = {name: sorted(self._variations.get(name, ()), key=self._rank) for name in names}
         turns = [test for each in zip_longest(*variations.values()) for test in each if test is not None]
-        chosen = self._choose_deep_tests(mutant)
+        chosen = self._choose_deep_tests(mutant) | self._choose_module_tests(mutant)
         # The variations of a quick test must not give way to a few slow tests.
         for is_quick in (True, False):
             left, most = self.most_seconds, len(chosen) + MAX_TESTS // 2
@@ -126,6 +126,28 @@ class MutationRun:
         chosen: dict[str, float] = {}
         left = self.most_seconds
         for test in sorted(weights, key=lambda test: (-weights[test], self._rank(test))):
+            seconds = self.records.get_seconds(test)
+            if seconds <= left:
+                chosen[test] = seconds
+                left -= seconds
+            if len(chosen) == MAX_DEEP_TESTS:
+                break
+        return chosen
+
+    def _choose_module_tests(self, mutant: Mutant) -> dict[str, float]:
+        """Choose those of the function's tests that call the most functions of its module.
+
+        Hundreds of other tests may call the function on their way to something else.
+        """
+        counts: dict[str, int] = {}
+        for key, tests in self.records.calls.items():
+            if key.startswith(f"{mutant.module}:"):
+                for test in tests:
+                    counts[test] = counts.get(test, 0) + 1
+        chosen: dict[str, float] = {}
+        left = self.most_seconds
+        tests = self.records.calls.get(f"{mutant.module}:{mutant.function}", [])
+        for test in sorted(tests, key=lambda test: (-counts[test], self._rank(test))):
             seconds = self.records.get_seconds(test)
             if seconds <= left:
                 chosen[test] = seconds

@@ -11,6 +11,8 @@ from permission_helpers import create_engine, decide_command
 COPIES = (
     "tar c {}", "tar cf - {} | ssh h 'cat > x'", "tar -C {} -cf a.tar .", "zip -r a.zip {}", "7z a a.7z {}",
     "rar a a.rar {}", "cp -r {} /tmp/x", "rsync -a {} h:x", "scp -r {} h:", "kubectl cp {} p:/x",
+    "mv -t /tmp/x {}", "install -t /tmp/x src {}", "rsync -rt {} h:x", "rsync --times -r src {} h:x",
+    "rsync -r --temp-dir=t {} h:x",
     "kubectl create configmap a --from-file={}", "azcopy copy {} u --recursive", "ncftpput -R h / {}",
     "python -m zipfile -c a.zip {}", "python3 -m tarfile -c a.tar {}", "twistd web --path {}", "darkhttpd {}",
     "python -c 'import shutil; shutil.copytree(\"{}\", \"x\")'", "mkisofs -o a.iso {}", "mksquashfs {} a.sq",

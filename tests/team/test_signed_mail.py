@@ -318,6 +318,7 @@ async def test_unverified_text_is_marked_and_cannot_close_its_tag(
     trusted = trust == "always" and sender not in ("user", "system", "task-list")
     assert ('verified="no"' in told) != trusted
     assert told.startswith("<teammate-message teammate_id=")
+    assert 'summary="' in told.splitlines()[0]
     assert told.count("<teammate-message") == 1
     assert told.count("</teammate-message>") == 1
     assert told.endswith("</teammate-message>")

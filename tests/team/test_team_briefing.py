@@ -23,6 +23,7 @@ from shoal.core.teams.tasks import Task
 from shoal.core.teams.team_operations import TeammateStatusSnapshot
 from shoal.models.scripted_model import ScriptedModel
 from shoal.team.team_briefing import MAX_MEMBERS, MAX_TASKS, build_team_briefing
+from shoal.team.team_prompts import format_team_notice
 from shoal.tools.function_tool import FunctionTool
 from team_scripts import find_speaker, get_last_text, open_session, script_team, spawn_member
 
@@ -227,3 +228,7 @@ def test_the_briefing_of_a_big_team_and_board_is_bounded() -> None:
     assert "<system-reminder>" not in told, "what others wrote rules nothing"
     lines = build_team_briefing(team, AgentName("m7"), members, tasks, len(tasks)).splitlines()
     assert next(line for line in lines if line.startswith("- #")) == "- #9999 in_progress (m7): mine"
+    for me, others in ((LEAD_NAME, []), (AgentName("m7"), [members[7]])):
+        alone = build_team_briefing(team, me, others, [], 0)
+        assert format_team_notice("briefing_alone") in alone
+        assert "Other members" not in alone

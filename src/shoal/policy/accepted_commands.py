@@ -31,7 +31,7 @@ PLAIN_WRITERS = frozenset({"mkdir", "touch"})
 _MOVERS = frozenset({"mv", "cp"})
 _ACCEPTED = frozenset({"rm", "rmdir", "sed", *_MOVERS})
 _RECURSIVE = re.compile(r"-[a-zA-Z]*[rR][a-zA-Z]*|--recursive")
-_IN_PLACE = re.compile(r"-(?P<flags>[nErsuz]*)i(?P<short>.*)|--in-place(?:=(?P<long>.*))?", re.DOTALL)
+_IN_PLACE = re.compile(r"-[nErsuz]*i(?P<short>.*)|--in-place(?:=(?P<long>.*))?", re.DOTALL)
 _SUFFIX = re.compile(r"[\w.~-]*")
 _MAX_ENTRIES = 10_000
 
@@ -117,8 +117,6 @@ class AcceptedCommandChecker:
                 continue
             is_in_place = True
             suffix = match["short"] or match["long"] or suffix
-            if match["flags"]:
-                words.append(ShellWord(f"-{match['flags']}"))
         if not is_in_place or not _SUFFIX.fullmatch(suffix) or not judge_sed(words).read_only:
             return FileWriteObjection(format_policy_notice("unclear_script"))
         backups = (f"{path}{suffix}" for path in part.changes if suffix)

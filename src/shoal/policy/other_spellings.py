@@ -381,7 +381,7 @@ def _is_flag_word_given(word: str, given: set[str], long_names: set[str], contex
     if word.startswith("--"):
         return name in long_names or _is_given(name, given, context)
     letters = name[1:]
-    if len(letters) > 1 and f"--{letters}" in given:
+    if f"--{letters}" in given:
         return True
     return all(_is_given(letter, given, context) for letter in letters)
 

@@ -31,7 +31,9 @@ _SEARCHERS = frozenset(
 )
 """Programs that search directories unless told otherwise."""
 _DIRECTORY_COPIERS = frozenset({"cp", "mv", "install", "rsync", "scp", "ln"})
-"""Programs that copy their operands to the last one, or to the directory given with -t."""
+"""Programs that copy their operands to the last one."""
+_TARGET_FLAG_PROGRAMS = frozenset({"cp", "mv", "install", "ln"})
+"""Those that copy all of them with -t, which names the directory; elsewhere it means something else."""
 _ARCHIVERS = frozenset(
     """
     tar bsdtar gtar star zip 7z 7za 7zr 7zz rar cpio pax ar jar dar borg restic rclone duplicity gzip pigz
@@ -322,7 +324,7 @@ def list_searched_directories(part: SimpleShellCommand) -> tuple[str, ...]:
 
 def _list_copied_directories(name: str, words: Sequence[str | None]) -> tuple[str, ...]:
     if name in _DIRECTORY_COPIERS:
-        return _list_copied_operands(words)
+        return _list_copied_operands(name, words)
     if name in _ARCHIVERS:
         operands = tuple(word for word in words[1:] if word is not None and not word.startswith("-"))
         # Without files they take everything in the directory; `sftp` is told what to send on its input.
@@ -384,7 +386,7 @@ def list_mounted_directories(words: Sequence[str | None], *, writable: bool = Fa
     return tuple(found)
 
 
-def _list_copied_operands(words: Sequence[str | None]) -> tuple[str, ...]:
+def _list_copied_operands(name: str, words: Sequence[str | None]) -> tuple[str, ...]:
     """Return the operands that are copied: all except the target."""
     operands: list[str] = []
     has_target = False
@@ -392,11 +394,12 @@ def _list_copied_operands(words: Sequence[str | None]) -> tuple[str, ...]:
     for word in values:
         if word is None or not word.startswith("-"):
             operands.append(word or "")
-        elif word in ("-t", "--target-directory") or re.fullmatch(r"-[a-zA-Z]*t", word):
-            has_target = True
-            next(values, None)
-        elif word.startswith("--t"):
-            has_target = True
+        elif name in _TARGET_FLAG_PROGRAMS:
+            if word in ("-t", "--target-directory") or re.fullmatch(r"-[a-zA-Z]*t", word):
+                has_target = True
+                next(values, None)
+            elif word.startswith("--t"):
+                has_target = True
     return tuple(word for word in (operands if has_target else operands[:-1]) if word)
 
 

@@ -272,7 +272,7 @@ class HookRunner:
         """Raise `_HookMovedToBackgroundException`; without a free slot, await the hook and ignore it."""
         if hook_input.event == "SessionEnd" or not self.background.has_free_slot:
             return
-        requested_seconds = None if process.detach_request is None else process.detach_request.seconds
+        requested_seconds = process.detach_request and process.detach_request.seconds
         work = partial(
             self._run_background_hook, hook, hook_input, requested_seconds or hook.seconds, process
         )

@@ -7,10 +7,9 @@ from contextlib import suppress
 from contextvars import Context
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anyio import BrokenResourceError, ClosedResourceError, EndOfStream
-from mcp.shared._context_streams import ContextReceiveStream, ContextSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 from pydantic import ValidationError
@@ -18,6 +17,9 @@ from pydantic import ValidationError
 from shoal.core.text.encodable_text import repair_surrogates
 from shoal.core.text.model_texts import ModelTexts, fill_template
 from shoal.wire.foreign_json import InvalidFileContent, parse_foreign_json
+
+if TYPE_CHECKING:
+    from mcp.shared._context_streams import ContextReceiveStream, ContextSendStream
 
 _TEXTS = ModelTexts(Path(__file__).parent / "prompts").load_sections("server")
 _MAX_REASON_CHARS = 300

@@ -163,7 +163,7 @@ class McpOAuthCallbackServer:
                 + page
             )
             await writer.drain()
-        except (OSError, TimeoutError, ValueError, IndexError, asyncio.IncompleteReadError):
+        except (OSError, ValueError, IndexError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # the request did not come from the browser
         finally:
             writer.close()
