@@ -17,6 +17,7 @@ import asyncpg
 from shoal.core.errors import SettingsError
 from shoal.core.names import AgentName, TeamName
 from shoal.core.task_groups import BackgroundTasks
+from shoal.stores.postgres.database_address import build_address_error
 from shoal.stores.postgres.database_errors import (
     LOST_CONNECTION_ERRORS,
     REPEATABLE_ERRORS,
@@ -131,9 +132,9 @@ class DatabaseWorker:
         """Connect, check the server and take a lease. A failure is reported at once."""
         try:
             service = await self._connect()
-        except LOST_CONNECTION_ERRORS as error:
-            raise build_unreachable_error(self._shown_address, error) from error
-        except (asyncpg.PostgresError, ValueError) as error:
+        except (ValueError, OverflowError) as error:
+            raise build_address_error(self._shown_address, str(error)) from error
+        except (*LOST_CONNECTION_ERRORS, asyncpg.PostgresError) as error:
             raise build_unreachable_error(self._shown_address, error) from error
         try:
             await self._check_server(service.raw, migrate=migrate)

@@ -15,7 +15,12 @@ from shoal.core.errors import StateFileError
 from shoal.core.ids import LEAD_ID, SessionId
 from shoal.stores.files.file_store import FileStore
 from shoal.stores.files.home.run_copy import read_run_files, write_run_files
-from shoal.stores.postgres.database_client import get_shared_client, hide_password
+from shoal.stores.postgres.database_address import (
+    build_address_error,
+    check_database_address,
+    hide_password,
+)
+from shoal.stores.postgres.database_client import get_shared_client
 from shoal.stores.postgres.database_errors import (
     LOST_CONNECTION_ERRORS,
     build_unreachable_error,
@@ -163,12 +168,15 @@ def _export_session(store: PostgresStore, home: Path, source: PostgresSessionSto
 
 def run_on_connection(address: str, work: Callable[[Any], Awaitable[T]]) -> T:
     """Run work on a connection without a lease, which needs no tables."""
+    check_database_address(address)
     shown_address = hide_password(address)
 
     async def connect_and_run() -> T:
         try:
             raw = await asyncpg.connect(address, timeout=CONNECT_SECONDS)
-        except (*LOST_CONNECTION_ERRORS, asyncpg.PostgresError, ValueError) as error:
+        except (ValueError, OverflowError) as error:
+            raise build_address_error(shown_address, str(error)) from error
+        except (*LOST_CONNECTION_ERRORS, asyncpg.PostgresError) as error:
             raise build_unreachable_error(shown_address, error) from error
         try:
             return await work(raw)
