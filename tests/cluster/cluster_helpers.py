@@ -30,8 +30,13 @@ PATIENCE = 90
 def open_cluster_session(
     tmp_path: Path, machines: RayMachines, database: str, **options: Any
 ) -> shoal.Session:
-    given = {"skip_permissions": True, "settings": machines.build_settings(), "store": database}
-    return shoal.open(cwd=tmp_path, model="anthropic:claude-sonnet-4-5", **{**given, **options})
+    given = {
+        "skip_permissions": True,
+        "settings": machines.build_settings(),
+        "store": database,
+        "model": "anthropic:claude-sonnet-4-5",
+    }
+    return shoal.open(cwd=tmp_path, **{**given, **options})
 
 
 async def run_turns(session: shoal.Session, *, patience: float = PATIENCE) -> None:

@@ -72,6 +72,41 @@ async def test_members_work_on_other_machines_and_report(
     await assert_no_member_process_is_left(machines)
 
 
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"SHOAL_MODEL": "anthropic:claude-opus-4-1"}, "claude-opus-4-1"),
+        ({"SHOAL_MODEL": "opus", "ANTHROPIC_DEFAULT_OPUS_MODEL": "claude-opus-4-1"}, "claude-opus-4-1"),
+        ({"SHOAL_MODEL": "anthropic:claude-opus-4-1", "SHOAL_SUBAGENT_MODEL": "haiku"}, "claude-haiku"),
+    ],
+)
+async def test_members_use_the_model_that_variables_of_their_lead_choose(
+    tmp_path: Path,
+    machines: RayMachines,
+    cluster_database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    expected: str,
+) -> None:
+    async with run_provider(
+        monkeypatch,
+        lead=[CREATE, spawn_member("ann"), "Ann works.", "Over."],
+        ann=[report_done("ann"), "Done."],
+    ) as server:
+        machines.use_provider(server.url)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        async with open_cluster_session(tmp_path, machines, cluster_database, model=None) as session:
+            await run_turns(session)
+        models = {find_speaker(each.body): str(each.body["model"]) for each in server.requests}
+        keys = {find_speaker(each.body): each.headers["x-api-key"] for each in server.requests}
+    assert models["lead"].startswith("claude-opus-4-1")
+    assert models["ann"].startswith(expected)
+    assert keys["lead"] == LEAD_KEY
+    assert keys["ann"] in {"key-1", "key-2"}  # each machine's own
+    await assert_no_member_process_is_left(machines)
+
+
 async def test_a_member_of_a_killed_machine_continues_on_another(
     tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
