@@ -129,9 +129,14 @@ def wait_for_name(name: str, reached: str) -> Any:
     return call_tool("Bash", reached, command=command, timeout=600_000)
 
 
-async def start_lead(cwd: Path, prompt: str, *arguments: str) -> asyncio.subprocess.Process:
+async def start_lead(
+    cwd: Path, prompt: str, *arguments: str, stderr: int | None = None
+) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "shoal", "-p", prompt, *arguments), cwd=cwd, stdout=asyncio.subprocess.DEVNULL
+        *(sys.executable, "-m", "shoal", "-p", prompt, *arguments),
+        cwd=cwd,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=stderr,
     )
 
 
