@@ -97,7 +97,13 @@ def describe_machine(check: dict[str, object]) -> str:
 def test_each_problem_of_a_machine_is_named_with_its_fix() -> None:
     own = {**check_this_machine(""), "programs": ["git", "rg", "bwrap"], "keys": ["ANTHROPIC_API_KEY"]}
     assert describe_machine(own) == ""
-    other = {"shoal": "0.0.1", "python": "3.9", "programs": [], "keys": [], "store": "Cannot reach the store."}
+    other = {
+        "shoal": "0.0.1",
+        "python": "3.9",
+        "programs": [],
+        "keys": [],
+        "store": "Cannot reach the store.",
+    }
     assert [line.partition(":")[0] for line in describe_machine(other).split("\n")] == [
         f"Shoal 0.0.1, but this machine has {shoal.__version__}",
         f"Python 3.9, but this machine has {own['python']}",
