@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from shoal.app.agents.backend_launcher import remove_secret_variables
+import pytest
+
+from shoal.app.agents.backend_launcher import add_model_choice, remove_secret_variables
 from shoal.app.settings.settings import load_settings
 
 
@@ -27,3 +29,46 @@ def test_settings_without_variables_are_sent_as_they_are(tmp_path: Path) -> None
     settings, withheld = remove_secret_variables(load_settings(cwd=tmp_path, given='{"model": "haiku"}'))
     assert (json.loads(settings or ""), withheld) == ({"model": "haiku"}, ())
     assert remove_secret_variables(load_settings(cwd=tmp_path)) == (None, ())
+
+
+def test_what_names_of_models_mean_on_the_machine_of_the_lead_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "settings.json").write_text(
+        json.dumps(
+            {
+                "shoal": {
+                    "aliases": {"small": "openai:mini"},
+                    "models": {"openai:own": {"input": 1.5, "window": 100_000}},
+                }
+            }
+        )
+    )
+    monkeypatch.setenv("SHOAL_HOME", str(home))
+    for name, value in (
+        ("SHOAL_SUBAGENT_MODEL", "small"),
+        ("ANTHROPIC_API_KEY", "sk-1"),
+        ("ANTHROPIC_DEFAULT_SONNET_MODEL", "claude-sonnet-4-5"),
+    ):
+        monkeypatch.setenv(name, value)
+    given = {"env": {"A": "b"}, "shoal": {"teammate_mode": "ray"}}
+    lead = load_settings(cwd=tmp_path)
+    sent = add_model_choice(json.dumps(given), lead)
+    assert "sk-1" not in (sent or "")
+    # The other machine has none of these files and variables, but its own.
+    monkeypatch.setenv("SHOAL_HOME", str(tmp_path / "other"))
+    monkeypatch.setenv("SHOAL_SUBAGENT_MODEL", "theirs")
+    monkeypatch.delenv("ANTHROPIC_DEFAULT_SONNET_MODEL")
+    there = load_settings(cwd=tmp_path, given=sent)
+    assert there.models.subagents == "small"
+    assert dict(there.model_aliases) == {"small": "openai:mini", "sonnet": "anthropic:claude-sonnet-4-5"}
+    assert there.own.models == lead.own.models
+    assert there.own.teammate_mode == "ray"
+    assert there.env["A"] == "b"
+    assert not there.findings.warnings
+
+
+def test_settings_without_a_choice_of_models_are_sent_as_they_are(tmp_path: Path) -> None:
+    assert add_model_choice(None, load_settings(cwd=tmp_path)) is None

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from app_session_helpers import create_git_repository
+from msgspec.structs import replace
 
 from agent_scripts import call_tool, read_events, script_agents
 from session_helpers import collect_events, open_session
@@ -436,6 +437,65 @@ async def test_a_checkout_that_cannot_be_created_is_refused_after_the_bundle_was
         hello = msgspec.json.decode(await receive(channel) or b"", type=MemberHello)
         assert "git" in hello.refusal
         assert not serving.done()
+
+
+async def order_checkout(lead: Lead, git: GitRunner, project: Path) -> tuple[SharedChannel, SharedChannel]:
+    """Order a member up to its bootstrap message; its checkout exists then."""
+    checkout = await find_git_checkout(git, project)
+    origin = await find_project_origin(git, checkout, REF, name="s1-ann")
+    orders, channel = lead.order_member()
+    orders.send(msgspec.json.encode(origin))
+    known = msgspec.json.decode(await receive(orders) or b"", type=tuple[str, ...])
+    send_in_parts(orders, await bundle_project(git, checkout, origin, known))
+    async with asyncio.timeout(60):
+        while not (list_checkouts() and (list_checkouts()[0] / "a.txt").exists()):
+            await asyncio.sleep(0.01)
+    return orders, channel
+
+
+def list_checkouts() -> list[Path]:
+    return [*(get_home() / "shoal" / "cluster").glob("checkouts/*")]
+
+
+def build_bootstrap_with_store(store: str) -> bytes:
+    bootstrap = build_bootstrap("/missing")
+    return encode_member_bootstrap(replace(bootstrap, opened=replace(bootstrap.opened, store=store)))
+
+
+@pytest.mark.needs("asyncpg")
+async def test_a_member_that_is_refused_leaves_no_checkout(git: GitRunner, project: Path) -> None:
+    async with run_process() as (lead, _):
+        _, channel = await order_checkout(lead, git, project)
+        channel.send(build_bootstrap_with_store("postgresql://127.0.0.1:1/none"))
+        hello = msgspec.json.decode(await receive(channel) or b"", type=MemberHello)
+        assert "Cannot reach the store" in hello.refusal
+        assert list_checkouts() == []  # before the lead kills the process
+
+
+@pytest.mark.parametrize("how", ["left", "failed"])
+async def test_a_member_whose_lead_leaves_or_fails_leaves_no_checkout(
+    git: GitRunner, project: Path, how: str
+) -> None:
+    async with run_process() as (lead, _):
+        orders, channel = await order_checkout(lead, git, project)
+        if how == "left":
+            channel.close()
+        else:
+            channel.send(b"{}")
+        assert await receive(orders) is None
+        assert list_checkouts() == []
+
+
+@pytest.mark.needs("postgres", "asyncpg")
+async def test_a_session_that_cannot_be_opened_leaves_no_checkout(
+    git: GitRunner, project: Path, database: str
+) -> None:
+    async with run_process() as (lead, _):
+        _, channel = await order_checkout(lead, git, project)
+        channel.send(build_bootstrap_with_store(database))  # it does not have the session
+        assert msgspec.json.decode(await receive(channel) or b"", type=MemberHello).epoch
+        assert b'"type":"Refused"' in (await receive(channel) or b"")
+        assert list_checkouts() == []
 
 
 class MemberLog:

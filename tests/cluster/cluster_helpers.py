@@ -30,8 +30,13 @@ PATIENCE = 90
 def open_cluster_session(
     tmp_path: Path, machines: RayMachines, database: str, **options: Any
 ) -> shoal.Session:
-    given = {"skip_permissions": True, "settings": machines.build_settings(), "store": database}
-    return shoal.open(cwd=tmp_path, model="anthropic:claude-sonnet-4-5", **{**given, **options})
+    given = {
+        "skip_permissions": True,
+        "settings": machines.build_settings(),
+        "store": database,
+        "model": "anthropic:claude-sonnet-4-5",
+    }
+    return shoal.open(cwd=tmp_path, **{**given, **options})
 
 
 async def run_turns(session: shoal.Session, *, patience: float = PATIENCE) -> None:
@@ -124,9 +129,14 @@ def wait_for_name(name: str, reached: str) -> Any:
     return call_tool("Bash", reached, command=command, timeout=600_000)
 
 
-async def start_lead(cwd: Path, prompt: str, *arguments: str) -> asyncio.subprocess.Process:
+async def start_lead(
+    cwd: Path, prompt: str, *arguments: str, stderr: int | None = None
+) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "shoal", "-p", prompt, *arguments), cwd=cwd, stdout=asyncio.subprocess.DEVNULL
+        *(sys.executable, "-m", "shoal", "-p", prompt, *arguments),
+        cwd=cwd,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=stderr,
     )
 
 

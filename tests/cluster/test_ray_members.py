@@ -31,6 +31,8 @@ from cluster_helpers import (
 from agent_scripts import call_tool
 from ray_machines import LEAD_KEY, RayMachines
 from server_scripts import find_speaker, join_conversation, list_requests_of, run_provider
+from shoal.core.conversation.messages import ToolUseBlock
+from shoal.testing.mock_replies import RequestBody
 from team_scripts import send_message, spawn_member
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.needs("ray", "postgres", "asyncpg")]
@@ -69,6 +71,65 @@ async def test_members_work_on_other_machines_and_report(
         "ann@crew",
         "ben@crew",
     }
+    await assert_no_member_process_is_left(machines)
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"SHOAL_MODEL": "anthropic:claude-opus-4-1"}, "claude-opus-4-1"),
+        ({"SHOAL_MODEL": "opus", "ANTHROPIC_DEFAULT_OPUS_MODEL": "claude-opus-4-1"}, "claude-opus-4-1"),
+        ({"SHOAL_MODEL": "anthropic:claude-opus-4-1", "SHOAL_SUBAGENT_MODEL": "haiku"}, "claude-haiku"),
+    ],
+)
+async def test_members_use_the_model_that_variables_of_their_lead_choose(
+    tmp_path: Path,
+    machines: RayMachines,
+    cluster_database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    expected: str,
+) -> None:
+    async with run_provider(
+        monkeypatch,
+        lead=[CREATE, spawn_member("ann"), "Ann works.", "Over."],
+        ann=[report_done("ann"), "Done."],
+    ) as server:
+        machines.use_provider(server.url)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        async with open_cluster_session(tmp_path, machines, cluster_database, model=None) as session:
+            await run_turns(session)
+        models = {find_speaker(each.body): str(each.body["model"]) for each in server.requests}
+        keys = {find_speaker(each.body): each.headers["x-api-key"] for each in server.requests}
+    assert models["lead"].startswith("claude-opus-4-1")
+    assert models["ann"].startswith(expected)
+    assert keys["lead"] == LEAD_KEY
+    assert keys["ann"] in {"key-1", "key-2"}  # each machine's own
+    await assert_no_member_process_is_left(machines)
+
+
+async def test_spending_of_members_on_other_machines_counts_for_the_budget_of_the_session(
+    tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(body: RequestBody) -> ToolUseBlock:
+        return call_tool("Glob", pattern=f"*{len(body['messages'])}")
+
+    async with run_provider(
+        monkeypatch, lead=[CREATE, spawn_member("ann"), "Wait.", "Good."], ann=[look]
+    ) as server:
+        machines.use_provider(server.url)
+        async with open_cluster_session(
+            tmp_path, machines, cluster_database, max_total_tokens=40_000
+        ) as session:
+            await run_turns(session)
+            spending = session.spending
+        assert 40_000 <= spending.usage.total_tokens < 60_000
+        assert len(list_requests_of(server, "ann")) < 30
+    reports = read_rows(
+        cluster_database, "SELECT convert_from(document, 'UTF8') FROM shoal.mail WHERE owner = 'team-lead'"
+    )
+    assert "budget" in str(reports)
     await assert_no_member_process_is_left(machines)
 
 

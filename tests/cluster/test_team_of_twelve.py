@@ -97,23 +97,30 @@ async def test_the_members_of_killed_processes_and_of_a_killed_raylet_are_starte
         restart_machine(three_machines.nodes[number])
 
 
+@pytest.mark.parametrize("seconds", [20, 60])
 async def test_a_killed_database_delays_the_team_and_loses_nothing(
-    tmp_path: Path, three_machines: RayMachines, services: FarServices, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    three_machines: RayMachines,
+    services: FarServices,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: int,
 ) -> None:
+    """Longer than a lease, and longer than the lead waits for an answer of a silent member."""
     async with run_far_team(
         tmp_path, three_machines, services, monkeypatch, members=MEMBERS, task_count=TASKS
     ) as team:
         # In a thread, because the lead runs in this one and waits for the database.
-        await asyncio.to_thread(interrupt_database, services.server)
+        await asyncio.to_thread(interrupt_database, services.server, seconds)
         before = services.count_completed()
         assert before < TASKS
         await team.wait_for_completed(before + 1)
+    assert {name: len(times) for name, times in team.starts.items()} == dict.fromkeys(MEMBERS, 1)
 
 
-def interrupt_database(server: PostgresServer) -> None:
+def interrupt_database(server: PostgresServer, seconds: float) -> None:
     server.kill()
     try:
-        time.sleep(5)
+        time.sleep(seconds)
     finally:
         server.start()
 

@@ -8,6 +8,7 @@ import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -146,6 +147,41 @@ class PostgresServer:
 
     def _build_user_arguments(self) -> dict:
         return {} if self.user is None else {"user": self.user, "group": self.user, "extra_groups": []}
+
+
+class PoolerProcess:
+    """A pooler in front of a server, on a loopback port."""
+
+    def __init__(
+        self, server: PostgresServer, mode: str, *, database: str = "shoal", size: int = 100
+    ) -> None:
+        """`size` is the number of connections to the server."""
+        self.server, self.mode, self.database, self.size = server, mode, database, size
+
+    def __enter__(self) -> str:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        directory = self.server.directory
+        users = directory / "users.txt"
+        users.write_text('"shoal" ""\n')
+        config = directory / "pgbouncer.ini"
+        config.write_text(
+            f"[databases]\n* = host={directory} user=shoal\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+            f"listen_port = {port}\nauth_type = any\nauth_file = {users}\npool_mode = {self.mode}\n"
+            f"default_pool_size = {self.size}\n"
+            f"unix_socket_dir =\nlogfile = {directory / 'pgbouncer.log'}\n"
+        )
+        for path in (users, config):
+            path.chmod(0o644)
+        self.process = self.server.start_program("pgbouncer", config)
+        address = f"postgresql://shoal@127.0.0.1:{port}/{self.database}"
+        self.server.wait_until_ready(address)
+        return address
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
 
 
 def _execute_in_thread(address: str, statements: tuple[str, ...]) -> list[list[object]]:

@@ -6,14 +6,13 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from postgres_server import PostgresServer
+from postgres_server import PoolerProcess
 from setup_env import find_program
 from shoal.core.clock import SystemClock
 from shoal.core.errors import SessionNotFound, SettingsError, StateFileError, TeamNotFound
@@ -335,35 +334,41 @@ async def test_a_pooler_is_used_in_session_mode_and_refused_in_others(own_server
                 await other.open_mailboxes("roof", **helpers.make_services()).post(BOB, make_mail("m1"))
 
 
-class PoolerProcess:
-    """A pooler in front of a server, on a loopback port."""
+@pytest.mark.needs("pgbouncer")
+async def test_a_process_that_gets_few_connections_goes_on_with_those(own_server, home, helpers):
+    own_server.create_empty_database("few")
+    with (
+        PoolerProcess(own_server, "session", database="few", size=3) as address,
+        helpers.opened_postgres_store(address, home) as store,
+    ):
+        # One connection is for notifications, and two operations work at the same time.
+        board = store.open_board("roof", **helpers.make_services())
+        async with asyncio.timeout(helpers.WAIT_SECONDS), asyncio.TaskGroup() as group:
+            for _ in range(12):
+                group.create_task(store.client.call(wait_in_database))
+            group.create_task(create_tasks(board, 3))
+        assert len(await board.list_tasks()) == 3
 
-    def __init__(self, server: PostgresServer, mode: str) -> None:
-        self.server, self.mode = server, mode
 
-    def __enter__(self) -> str:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        directory = self.server.directory
-        users = directory / "users.txt"
-        users.write_text('"shoal" ""\n')
-        config = directory / "pgbouncer.ini"
-        config.write_text(
-            f"[databases]\n* = host={directory} user=shoal\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
-            f"listen_port = {port}\nauth_type = any\nauth_file = {users}\npool_mode = {self.mode}\n"
-            f"unix_socket_dir =\nlogfile = {directory / 'pgbouncer.log'}\n"
-        )
-        for path in (users, config):
-            path.chmod(0o644)
-        self.process = self.server.start_program("pgbouncer", config)
-        address = f"postgresql://shoal@127.0.0.1:{port}/shoal"
-        self.server.wait_until_ready(address)
-        return address
+async def wait_in_database(worker):
+    await worker.execute(lambda raw: raw.execute("SELECT pg_sleep(0.2)"))
 
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
+
+async def test_connections_that_a_process_no_longer_uses_are_closed(own_server, home, helpers):
+    database = own_server.create_empty_database("unused")
+    count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'shoal' AND datname = 'unused'"
+    with helpers.opened_postgres_store(database, home, poll=0.1, unused=0.1) as store:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(4):
+                group.create_task(store.client.call(wait_in_database))
+
+        async def has_two_connections():
+            return own_server.execute(count) == [[2]]
+
+        await helpers.wait_for(has_two_connections)
+        for _ in range(3):
+            await store.client.call(wait_in_database)
+        assert own_server.execute(count) == [[2]]
 
 
 async def test_tables_of_a_newer_version_are_refused_and_of_an_older_one_need_migration(

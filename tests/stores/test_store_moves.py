@@ -25,6 +25,7 @@ from shoal.core.permissions.questions import AllowAnswer
 from shoal.core.teams.mail import MailMessage
 from shoal.core.teams.tasks import TaskDraft, TaskUpdate
 from shoal.stores.files.file_store import FileStore
+from shoal.stores.files.home.exported_files import EXPORT_LIST
 from shoal.stores.files.home.run_copy import read_run_files, write_run_files
 from shoal.stores.postgres.database_client import DatabaseClient
 from shoal.stores.postgres.postgres_store import PostgresStore
@@ -78,7 +79,7 @@ async def fill_home(home: Path) -> None:
     append_text(session, "work", WORKER)
     session.save_agent_metadata(WORKER, SubagentMetadata(agent_type="Explore", mode="plan"))
     append_notes(open_journal(session), "one", "two ä")
-    session.open_results().save_result("report.md", b"a long\0report")
+    session.open_results().save_result("report.bin", b"a long\0report")
     questions = session.open_questions()
     for question_id in ("q-1", "q-2"):
         questions.store_question(make_question(question_id))
@@ -115,7 +116,7 @@ def read_files(home: Path) -> dict[str, bytes]:
         str(path.relative_to(home)): path.read_bytes()
         for path in sorted(home.rglob("*"))
         if path.is_file()
-        and path.name not in _MACHINE_FILES
+        and path.name not in (*_MACHINE_FILES, EXPORT_LIST)
         and ".tmp." not in path.name  # of a process that died
         and not {"locks", "staging", "leases", "teams.lock"} & {*path.parts}
         and "shoal/tasks" not in str(path)
@@ -130,7 +131,8 @@ async def test_a_torn_last_line_of_a_conversation_does_not_join_the_next_one(tmp
     transcript.write_bytes(complete + b'{"type":"user","uuid":"torn')
     for _ in range(2):  # the second import finds the same run
         imported, _status = run_store_command("import", SESSION, home=home, database=database)
-        assert imported == {"session": SESSION}
+        (damage,) = imported["damage"]
+        assert damage.startswith(f"The conversation {transcript} is damaged: its last line is incomplete.")
     client = DatabaseClient(database)
     try:
         append_text(PostgresStore(client, tmp_path / "third").find_session(SESSION), "after it")
@@ -148,7 +150,7 @@ async def test_a_run_goes_to_the_database_and_back_byte_for_byte(tmp_path, datab
     await fill_home(home)
     before = read_files(home)
     imported, _ = run_store_command("import", SESSION, home=home, database=database)
-    assert imported == {"session": SESSION}
+    assert imported == {"session": SESSION, "damage": []}
     assert read_files(home) == before
     exported, _ = run_store_command("export", SESSION, home=other_home, database=database)
     assert Path(exported["transcript"]).is_relative_to(other_home)
@@ -166,7 +168,7 @@ async def test_an_imported_run_is_worked_on_in_the_database(tmp_path, database):
     with postgres_helpers.opened_postgres_store(database, tmp_path / "elsewhere") as store:
         session, services = store.find_session(SESSION), make_services()
         session.acquire_lock()
-        assert (session.directory / "results" / "report.md").read_bytes() == b"a long\0report"
+        assert (session.directory / "results" / "report.bin").read_bytes() == b"a long\0report"
         assert read_notes(open_journal(session)) == ["one", "two ä"]
         assert [each.id for each in session.open_questions().list_open_questions()] == ["q-2"]
         mailboxes, board = store.open_mailboxes(ROOF, **services), store.open_board(ROOF, **services)
@@ -368,3 +370,119 @@ async def test_status_and_migrate_tell_the_version_and_check_finds_what_is_wrong
     text = "\n".join(problems["problems"])
     assert "roof 1: a task has a wrong number of open blockers." in text
     assert f"{SESSION}: a journal has a gap or an overlap." in text
+
+
+def export_files(filled_home: Path, home: Path) -> dict[str, Path]:
+    """Export the run; return its files by name."""
+    write_run_files(home, read_run_files(filled_home, SESSION))
+    return {name: home / name for name in read_files(home)}
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip_byte(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def count_rows(database: str) -> list[int]:
+    client = DatabaseClient(database)
+    try:
+
+        async def count(raw):
+            return [await raw.fetchval(f"SELECT count(*) FROM shoal.{table}") for table in IMPORTED_TABLES]
+
+        return client.run(lambda worker: worker.execute(count))
+    finally:
+        client.close()
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (truncate, "of its"),
+        (flip_byte, "has other content than the file that was exported"),
+        (Path.unlink, "is missing"),
+    ],
+)
+async def test_a_damaged_file_of_an_export_is_named_and_nothing_is_imported(
+    filled_home, tmp_path, database, damage, problem
+):
+    home = tmp_path / "export"
+    files = export_files(filled_home, home)
+    # This list of results belongs to the home; the results themselves are checked.
+    names = [name for name, path in files.items() if path.name != ".sizes"]
+    assert len(names) > 15
+    for name in names:
+        content = files[name].read_bytes()
+        if not content and damage is not Path.unlink:
+            continue
+        damage(files[name])
+        with pytest.raises(StateFileError, match=problem) as raised:
+            run_store_command("import", SESSION, home=home, database=database)
+        assert f"{name} " in str(raised.value)
+        assert "nothing was imported" in str(raised.value)
+        files[name].write_bytes(content)
+    assert not any(count_rows(database))
+    run_store_command("import", SESSION, home=home, database=database)
+
+
+async def test_a_damaged_list_of_an_export_is_reported_and_can_be_removed(filled_home, tmp_path, database):
+    home = tmp_path / "export"
+    export_files(filled_home, home)
+    path = home / "shoal" / "runs" / SESSION / EXPORT_LIST
+    truncate(path)
+    with pytest.raises(StateFileError, match=f"remove {path} first"):
+        run_store_command("import", SESSION, home=home, database=database)
+    path.unlink()
+    assert run_store_command("import", SESSION, home=home, database=database)[0]["damage"] == []
+
+
+async def test_an_exported_session_that_was_resumed_is_imported_unless_its_old_lines_are_damaged(
+    filled_home, tmp_path, database
+):
+    home = tmp_path / "export"
+    files = export_files(filled_home, home)
+    store = FileStore(home)
+    session = store.find_session(SESSION)
+    append_text(session, "later")
+    board = store.open_board(ROOF, **make_services())
+    await board.update("1", TaskUpdate(status="completed"), by=ANN)
+    await board.aclose()
+    for name in (next(name for name in files if name.endswith("journal.jsonl")), Path(session.transcript)):
+        path = home / name
+        content = path.read_bytes()
+        path.write_bytes(content.replace(b"e", b"f", 1))
+        with pytest.raises(StateFileError, match="has other content"):
+            run_store_command("import", SESSION, home=home, database=database)
+        path.write_bytes(content)
+    imported, _ = run_store_command("import", SESSION, home=home, database=database)
+    assert imported == {"session": SESSION, "damage": []}
+
+
+async def test_parts_that_would_be_left_out_are_refused(filled_home, database):
+    for name, problem in (("tasks/roof/2.json", "is not a valid task"), ("teams/roof/config.json", "roster")):
+        path = filled_home / name
+        content = path.read_bytes()
+        path.write_bytes(content[:-3])
+        with pytest.raises(StateFileError, match=problem) as raised:
+            run_store_command("import", SESSION, home=filled_home, database=database)
+        assert str(path) in str(raised.value)
+        path.write_bytes(content)
+    run_store_command("import", SESSION, home=filled_home, database=database)
+
+
+async def test_lines_that_cannot_be_read_are_imported_as_they_are_and_reported(filled_home, database):
+    run = filled_home / "shoal" / "runs" / SESSION
+    (transcript,) = (filled_home / "projects").rglob(f"{SESSION}.jsonl")
+    for path in (transcript, run / "journal.jsonl"):
+        path.write_bytes(b"{\n" + path.read_bytes())
+    truncate(run / "results" / "report.bin")
+    imported, _ = run_store_command("import", SESSION, home=filled_home, database=database)
+    result, conversation, journal = imported["damage"]
+    assert "report.bin is damaged: it has 12 of its 13 bytes" in result
+    assert conversation == "The conversation of lead has 1 line that cannot be read."
+    assert journal == "The journal has 1 line that cannot be read."

@@ -11,7 +11,7 @@ import shoal
 from agent_scripts import call_tool, run_all_turns
 from server_scripts import join_conversation, run_provider
 from shoal.app.agents import backend_launcher
-from shoal.app.clusters.cluster_report import check_head_address
+from shoal.app.clusters.cluster_report import _build_machine, check_head_address, check_this_machine
 from shoal.app.settings.settings import load_settings
 from team_scripts import get_home, spawn_member
 
@@ -68,6 +68,54 @@ def test_a_member_gets_the_keys_of_its_lead_only_if_the_settings_ask_for_it(tmp_
     settings = load_settings(cwd=tmp_path)
     assert json.loads(backend_launcher.add_provider_keys(settings))["env"]["ANTHROPIC_API_KEY"] == "sk-lead"
     assert "private" not in backend_launcher.add_provider_keys(settings)
+
+
+@pytest.mark.parametrize(
+    ("own", "keys"),
+    [
+        ({}, []),
+        ({"env": {"ANTHROPIC_API_KEY": "sk-own"}}, ["ANTHROPIC_API_KEY"]),
+        ({"env": {"OPENAI_BASE_URL": "http://127.0.0.1:1"}}, []),
+        ({"apiKeyHelper": "echo sk-own"}, ["apiKeyHelper"]),
+    ],
+)
+def test_the_check_of_a_machine_finds_the_keys_of_its_settings(
+    own: dict[str, object], keys: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "OPENROUTER_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    (get_home() / "settings.json").write_text(json.dumps(own))
+    assert check_this_machine("")["keys"] == keys
+
+
+def describe_machine(check: dict[str, object]) -> str:
+    node = {"address": "192.0.2.1", "hostname": "h", "is_alive": True, "is_head": False, "cpus": 2.0}
+    rest = {"gpus": 0.0, "memory": 1, "labels": {}, "members": [], "check": check}
+    return "\n".join(_build_machine({**node, **rest}).problems)
+
+
+def test_each_problem_of_a_machine_is_named_with_its_fix() -> None:
+    own = {**check_this_machine(""), "programs": ["git", "rg", "bwrap"], "keys": ["ANTHROPIC_API_KEY"]}
+    assert describe_machine(own) == ""
+    other = {
+        "shoal": "0.0.1",
+        "python": "3.9",
+        "programs": [],
+        "keys": [],
+        "store": "Cannot reach the store.",
+    }
+    assert [line.partition(":")[0] for line in describe_machine(other).split("\n")] == [
+        f"Shoal 0.0.1, but this machine has {shoal.__version__}",
+        f"Python 3.9, but this machine has {own['python']}",
+        "no git",
+        "no rg",
+        "no bwrap",
+        "no model key",
+        "it cannot use the store",
+    ]
+    broken = describe_machine({"problem": "No module named 'shoal'"})
+    assert "No module named 'shoal'" in broken
+    assert "pip install" in broken
 
 
 def test_a_project_cannot_name_a_cluster(tmp_path: Path) -> None:

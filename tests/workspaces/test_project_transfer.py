@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from shoal.core.clock import SystemClock
+from shoal.core.errors import WorktreeError
 from shoal.workspaces.checkout import GitCheckout, find_git_checkout
 from shoal.workspaces.git_runner import GitRunner
 from shoal.workspaces.project_transfer import (
@@ -283,3 +284,14 @@ async def test_a_project_with_sha256_ids_is_sent_and_returns(tmp_path: Path, git
     (checkout.cwd / "a.txt").write_text("two\n")
     await store_checkpoint(git, project, await checkout.build_checkpoint(), REF)
     assert run_git(directory, "show", f"{REF}:a.txt") == "two"
+
+
+async def test_a_checkout_that_cannot_be_filled_leaves_nothing(
+    tmp_path: Path, git: GitRunner, project: GitCheckout
+) -> None:
+    origin = await find_project_origin(git, project, REF, name="s1-ann")
+    checkout = MachineCheckout(git, tmp_path / "home", origin)
+    await checkout.list_known_commits()
+    with pytest.raises(WorktreeError):
+        await checkout.create(b"")  # the machine does not have the commit
+    assert not checkout.top.exists()

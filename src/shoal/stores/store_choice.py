@@ -83,6 +83,10 @@ class SharedStore(Store, Protocol):
         """End the lease of another process: it can write nothing from then on, and its tasks are free."""
         ...
 
+    async def wait_until_available(self) -> None:
+        """Return when the server answers. Raises `StateFileError` if that takes too long."""
+        ...
+
     def read_result(self, session: str, name: str) -> bytes | None:
         """Return a result of a session; None if there is none of this name."""
         ...

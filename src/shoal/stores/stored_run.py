@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from msgspec import Struct
 
+from shoal.core.events import UnknownJournalEvent
 from shoal.core.ids import AgentId, SessionId
 from shoal.core.names import AgentName, TeamName
+from shoal.core.text.text_format import format_count_with_noun
+from shoal.wire.journal_codec import parse_journal_line
+from shoal.wire.transcript_codec import parse_transcript_line
 
 
 class StoredRunQuestion(Struct, frozen=True, kw_only=True):
@@ -55,3 +61,35 @@ class StoredRun(Struct, frozen=True, kw_only=True):
     """Teams that the session leads."""
     boards: dict[str, StoredRunBoard]
     """Boards of these teams, and that of the session."""
+
+
+def describe_unreadable_lines(run: StoredRun) -> Iterator[str]:
+    """Return a sentence for the journal and each conversation with whole lines that cannot be read."""
+    lists = {f"conversation of {agent}": content for agent, content in run.transcripts.items()}
+    for name, content, is_readable in (
+        *((name, content, _is_transcript_line) for name, content in lists.items()),
+        ("journal", run.journal, _is_journal_line),
+    ):
+        if count := _count_unreadable_lines(content, is_readable):
+            yield f"The {name} has {format_count_with_noun(count, 'line')} that cannot be read."
+
+
+def _count_unreadable_lines(content: bytes, is_readable: Callable[[bytes], bool]) -> int:
+    # A last line without an end is what a crash leaves, and reported with the file.
+    return sum(not is_readable(line) for line in content.split(b"\n")[:-1] if line)
+
+
+def _is_transcript_line(line: bytes) -> bool:
+    try:
+        parse_transcript_line(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_journal_line(line: bytes) -> bool:
+    try:
+        _, event = parse_journal_line(line)
+    except ValueError:
+        return False
+    return not (isinstance(event, UnknownJournalEvent) and event.is_damaged)

@@ -159,10 +159,14 @@ class MachineCheckout:
             await _fetch_bundle(self._git, self._repository, bundle, refspec)
         shutil.rmtree(self.top, ignore_errors=True)
         self.top.mkdir(mode=0o700, parents=True)
-        await self._git("init", *self._init_options, str(self.top), at=self.top)
-        alternates = self.top / ".git" / "objects" / "info" / "alternates"
-        alternates.write_text(f"{self._repository / 'objects'}\n")
-        await self._git("checkout", "--quiet", "-B", "shoal", self._origin.commit, at=self.top)
+        try:
+            await self._git("init", *self._init_options, str(self.top), at=self.top)
+            alternates = self.top / ".git" / "objects" / "info" / "alternates"
+            alternates.write_text(f"{self._repository / 'objects'}\n")
+            await self._git("checkout", "--quiet", "-B", "shoal", self._origin.commit, at=self.top)
+        except BaseException:
+            self.remove()
+            raise
 
     def remove(self) -> None:
         shutil.rmtree(self.top, ignore_errors=True)

@@ -7,8 +7,9 @@ import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
 from shoal.app.agent_permissions import get_permission_engine
@@ -334,19 +335,28 @@ class BackendMemberLauncher:
         )
 
     def _select_inherited_options(self, backend: BackendType) -> Options:
-        """Return the options for a member's session; another machine gets only requested secrets."""
-        options = self._runtime.options
-        if backend == "ray" and self._runtime.settings.own.cluster.send_keys:
-            return replace(options, settings=add_provider_keys(self._runtime.settings))
-        if backend != "ray" or options.settings is None:
+        """Return the options for a member's session; another machine gets only requested secrets.
+
+        The environment and the files of the lead, which it does not have, must not change the model.
+        """
+        options, settings = self._runtime.options, self._runtime.settings
+        if backend != "ray":
             return options
-        settings, withheld = remove_secret_variables(self._runtime.settings)
-        if withheld and "--settings" not in self._noted_kinds:
-            self._noted_kinds.add("--settings")
-            self._runtime.events.note(
-                f"{', '.join(withheld)} in --settings stays on this machine. Set it on the other machines."
-            )
-        return replace(options, settings=settings)
+        if settings.own.cluster.send_keys:
+            shown: str | None = add_provider_keys(settings)
+        else:
+            shown, withheld = remove_secret_variables(settings)
+            if withheld and "--settings" not in self._noted_kinds:
+                self._noted_kinds.add("--settings")
+                self._runtime.events.note(
+                    f"{', '.join(withheld)} in --settings stays on this machine. Set it on the other "
+                    "machines."
+                )
+        return replace(
+            options,
+            model=settings.models.main if options.model is None else options.model,
+            settings=add_model_choice(shown, settings),
+        )
 
     def _build_bootstrap(
         self,
@@ -365,11 +375,7 @@ class BackendMemberLauncher:
 
         runtime, lead = self._runtime, self._runtime.agents.running.lead
         permissions = get_permission_engine(lead)
-        model = (
-            runtime.options.model
-            if lead.model is runtime.lead.model
-            else format_qualified_model_name(lead.model)
-        )
+        model = options.model if lead.model is runtime.lead.model else format_qualified_model_name(lead.model)
         telemetry, agent = runtime.agents.telemetry, AgentId(entry.agent_id)
         return encode_member_bootstrap(
             MemberBootstrap(
@@ -570,6 +576,27 @@ def add_provider_keys(settings: Settings) -> str:
         if (value := getattr(settings.access, name)) is not None
     }
     return json.dumps({**shown, "env": {**shown.get("env", {}), **keys}})
+
+
+def add_model_choice(document: str | None, settings: Settings) -> str | None:
+    """Add to settings of the command line what the lead's names of models mean, and its choice for agents.
+
+    They may come from variables and files that the other machine does not have.
+    """
+    names: dict[str, Any] = {}
+    if settings.model_aliases:
+        names["aliases"] = dict(settings.model_aliases)
+    if settings.own.models:
+        names["models"] = msgspec.to_builtins(settings.own.models)
+    variables = (
+        {} if settings.models.subagents is None else {"SHOAL_SUBAGENT_MODEL": settings.models.subagents}
+    )
+    if not names and not variables:
+        return document
+    shown = json.loads(document or "{}")
+    shown["shoal"] = {**shown.get("shoal", {}), **names}
+    shown["env"] = {**shown.get("env", {}), **variables}
+    return json.dumps(shown)
 
 
 def explain_unsafe_keys(settings: Settings) -> str:

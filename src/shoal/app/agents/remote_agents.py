@@ -134,6 +134,7 @@ class RemoteAgentRun:
             budget=self._runtime.budget,
             slot=slot,
             ask_person=self._runtime.question_broker.ask_person_or_deny,
+            wait_for_store=self._runtime.team_store.wait_until_available,
             clock=self._runtime.clock,
         )
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from shoal.app.settings.provider_credentials import ACCESS_VARIABLES, PROVIDER_KEYS
 from shoal.app.settings.settings import Settings
 from shoal.backends.ray_probe import read_cluster_nodes
 from shoal.core.errors import SettingsError
@@ -23,7 +23,6 @@ CONFIGURE_CLUSTER = (
 )
 _MAX_PORT = 65535
 _PROGRAMS = ("git", "rg", "bwrap")
-_KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "OPENROUTER_API_KEY")
 _INSTALLS = {
     "git": "install git",
     "rg": "install ripgrep",
@@ -128,7 +127,10 @@ def check_this_machine(store: str) -> dict[str, Any]:
     from shoal.app.settings.settings import load_settings
 
     settings = load_settings(cwd=Path("/"))
-    keys = [name for name in _KEY_VARIABLES if os.environ.get(name)]
+    fields = [field for fields in PROVIDER_KEYS.values() for field in fields]
+    keys = [ACCESS_VARIABLES[field] for field in fields if getattr(settings.access, field)]
+    if settings.foreign.access.key_helper is not None:
+        keys.append("apiKeyHelper")
     return {
         "shoal": shoal.__version__,
         "python": _get_python_version(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -59,9 +59,13 @@ async def _run_member_process(fd: int) -> None:
 
 
 async def run_member_session(
-    channel: MessageChannel, bootstrap: MemberBootstrap, on_open: Callable[[Session], None]
+    channel: MessageChannel,
+    bootstrap: MemberBootstrap,
+    on_open: Callable[[Session], None],
+    *,
+    before_refusal: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Run the member to its end. If it cannot be started, tell the lead."""
+    """Run the member to its end. If it cannot be started, tell the lead, which then kills this process."""
     clock = SystemClock()
     lead_channel = LeadChannel(channel, bootstrap.rules, clock)
     try:
@@ -72,6 +76,8 @@ async def run_member_session(
             else:
                 await _run_forked_member(session, bootstrap, lead_channel)
     except ShoalError as error:
+        if before_refusal is not None:
+            await before_refusal()
         lead_channel.send_message(MemberStartRefusedMessage(why=str(error)))
 
 

@@ -214,22 +214,17 @@ async def _receive_and_run_member(
         checkout = await _create_checkout(orders, origin, clock)
     except ShoalError as error:
         problem = str(error)
-    message = await channel.receive()
-    if message is None:
-        return
+    bootstrap: MemberBootstrap | None = None
     try:
-        if problem:
-            raise WorktreeError(problem)
-        bootstrap = _adapt_to_machine(decode_member_bootstrap(message), checkout)
-        if member.changes_directory:
-            os.chdir(bootstrap.opened.cwd)
-        hello = MemberHello(
-            epoch=await asyncio.to_thread(_open_lease, bootstrap), pid=os.getpid(), node=socket.gethostname()
-        )
-    except ShoalError as error:
-        channel.send(msgspec.json.encode(MemberHello(refusal=str(error))))
+        hello, bootstrap = await _answer_lead(channel, checkout, problem, member)
+    finally:
+        # Before the answer: the lead kills a process that refuses.
+        if bootstrap is None and checkout is not None:
+            await asyncio.to_thread(checkout.remove)
+    if hello is not None:
+        channel.send(msgspec.json.encode(hello))
+    if bootstrap is None:
         return
-    channel.send(msgspec.json.encode(hello))
     checkpoints = CheckpointSender(orders, checkout, clock, member)
 
     def watch_session(session: Session) -> None:
@@ -239,10 +234,32 @@ async def _receive_and_run_member(
     async with asyncio.TaskGroup() as tasks:
         listening = tasks.create_task(checkpoints.listen())
         sending = tasks.create_task(checkpoints.send_changes())
-        await run_member_session(channel, bootstrap, watch_session)
+        await run_member_session(channel, bootstrap, watch_session, before_refusal=checkpoints.finish)
         await checkpoints.finish()
         listening.cancel()
         sending.cancel()
+
+
+async def _answer_lead(
+    channel: MessageChannel,
+    checkout: MachineCheckout | None,
+    problem: str,
+    member: _SoleMember | _HostedMember,
+) -> tuple[MemberHello | None, MemberBootstrap | None]:
+    """Return the answer to the lead, and the member to run; neither if the lead has left."""
+    message = await channel.receive()
+    if message is None:
+        return None, None
+    try:
+        if problem:
+            raise WorktreeError(problem)
+        bootstrap = _adapt_to_machine(decode_member_bootstrap(message), checkout)
+        if member.changes_directory:
+            os.chdir(bootstrap.opened.cwd)
+        epoch = await asyncio.to_thread(_open_lease, bootstrap)
+    except ShoalError as error:
+        return MemberHello(refusal=str(error)), None
+    return MemberHello(epoch=epoch, pid=os.getpid(), node=socket.gethostname()), bootstrap
 
 
 class CheckpointSender:
@@ -264,6 +281,7 @@ class CheckpointSender:
         self._sessions: list[Session] = []
         self._noted = ""
         self._unconfirmed = 0
+        self._is_finished = False
         self._confirmed = CompactEvent()
         self._confirmed.set()
 
@@ -309,6 +327,9 @@ class CheckpointSender:
 
         The checkout stays if it has files that could not be sent.
         """
+        if self._is_finished:
+            return
+        self._is_finished = True
         problem = await self._send_checkpoint()
         with suppress(TimeoutError):
             async with self._clock.deadline(STORE_TIMEOUT):

@@ -20,6 +20,7 @@ from shoal.core.names import (
     parse_team_name,
 )
 from shoal.core.teams.tasks import Task
+from shoal.stores.store_choice import get_shared_address, to_shared_store
 
 if TYPE_CHECKING:
     from shoal.core.events import JournaledEvent, TaskChanged
@@ -181,6 +182,10 @@ class TeamStore:
             self.report_problem(
                 f"{to} now owns task {task.id}, but was not notified: {to} has no inbox in the team {team}."
             )
+
+    async def wait_until_available(self) -> None:
+        if get_shared_address(self._store) is not None:
+            await to_shared_store(self._store).wait_until_available()
 
     async def close_team_stores(self, team: TeamName) -> None:
         """Close everything that is open for a deleted team."""

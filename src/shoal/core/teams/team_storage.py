@@ -214,6 +214,10 @@ class TeamStorage(Protocol):
         """Return the key that signs the mail of the team's own processes; it is deleted with the team."""
         ...
 
+    async def wait_until_available(self) -> None:
+        """Return when the storage can be used. Raises `StateFileError` if that takes too long."""
+        ...
+
     async def close_team_stores(self, team: TeamName) -> None:
         """Close everything that is open for a deleted team."""
         ...

@@ -16,10 +16,10 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit, urlunsplit
 from weakref import WeakKeyDictionary, ref
 
 from shoal.core.errors import StateFileError
+from shoal.stores.postgres.database_address import check_database_address, hide_password
 from shoal.stores.postgres.database_worker import DatabaseWorker, StoreTiming
 from shoal.stores.postgres.line_writer import LineCall, NewLine
 from shoal.stores.postgres.shared_parts import SharedParts
@@ -273,19 +273,16 @@ def _stop_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> Non
     thread.join(timeout=5)
 
 
-def hide_password(address: str) -> str:
-    """Return the address for messages, without its password and options."""
-    parts = urlsplit(address)
-    user, separator, place = parts.netloc.rpartition("@")
-    return urlunsplit((parts.scheme, f"{user.partition(':')[0]}{separator}{place}", parts.path, "", ""))
-
-
 _SHARED_CLIENTS: dict[str, DatabaseClient] = {}
 _SHARED_LOCK = threading.Lock()
 
 
 def get_shared_client(address: str) -> DatabaseClient:
-    """Return the client of this process for an address: all its stores share one lease."""
+    """Return the client of this process for an address: all its stores share one lease.
+
+    Raises `SettingsError` if the address is not valid.
+    """
+    check_database_address(address)
     with _SHARED_LOCK:
         client = _SHARED_CLIENTS.get(address)
         if client is None or not client.is_usable:

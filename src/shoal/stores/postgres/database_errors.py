@@ -42,7 +42,9 @@ def build_lease_lost_error(address: str) -> StoreLeaseLost:
 
 def build_unreachable_error(address: str, error: BaseException, *, seconds: float = 0.0) -> StateFileError:
     waited = f" for {seconds:.0f} seconds" if seconds else ""
-    reason = str(error).strip() or type(error).__name__
+    reason = str(error).strip() or (
+        "it does not answer" if isinstance(error, TimeoutError) else type(error).__name__
+    )
     return StateFileError(
         f"Cannot reach the store {address}{waited}: {reason.rstrip('.')}. Check that the server is "
         "running, and that the address, the user and the password are correct.",

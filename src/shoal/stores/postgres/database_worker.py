@@ -17,6 +17,7 @@ import asyncpg
 from shoal.core.errors import SettingsError
 from shoal.core.names import AgentName, TeamName
 from shoal.core.task_groups import BackgroundTasks
+from shoal.stores.postgres.database_address import build_address_error
 from shoal.stores.postgres.database_errors import (
     LOST_CONNECTION_ERRORS,
     REPEATABLE_ERRORS,
@@ -41,6 +42,8 @@ HintListener = Callable[[str | None], None]
 CONNECT_SECONDS = 10.0
 _MAX_CONNECTIONS = 4
 _POOLER_PROBES = 4
+_CONNECT_PATIENCE = 0.5
+"""Seconds after which an operation that connects takes a connection that another one has returned."""
 _FIRST_PAUSE, _MAX_PAUSE = 0.05, 1.0
 _SET_SERVICE_COMMITS = "SET synchronous_commit = off"
 """Notifications, renewals and ends of leases need no flush. After a crash of the server, leases are extended,
@@ -80,12 +83,19 @@ class StoreTiming(NamedTuple):
     """Waiters check the tables after this time even without a notification."""
     outage: float = 600.0
     """Operations wait this long for a server that is unavailable."""
+    unused: float = 5.0
+    """A connection that was not used for this long is closed, if there is another one."""
 
 
 class _PooledConnection(NamedTuple):
     raw: Any
     backend: tuple[int, Any]
     """Process id and start time of the server process."""
+
+
+class _IdleConnection(NamedTuple):
+    connection: _PooledConnection
+    since: float
 
 
 class ActivityBatch:
@@ -106,7 +116,9 @@ class DatabaseWorker:
         self.epoch = 0
         self.has_lost_lease = False
         self._slots = asyncio.Semaphore(_MAX_CONNECTIONS)
-        self._idle: list[_PooledConnection] = []
+        self._idle: list[_IdleConnection] = []
+        self._has_idle = asyncio.Event()
+        """Set while there may be an idle connection."""
         self._service: _PooledConnection | None = None
         self._service_lock = asyncio.Lock()
         self._returned_at = float("-inf")
@@ -131,9 +143,9 @@ class DatabaseWorker:
         """Connect, check the server and take a lease. A failure is reported at once."""
         try:
             service = await self._connect()
-        except LOST_CONNECTION_ERRORS as error:
-            raise build_unreachable_error(self._shown_address, error) from error
-        except (asyncpg.PostgresError, ValueError) as error:
+        except (ValueError, OverflowError) as error:
+            raise build_address_error(self._shown_address, str(error)) from error
+        except (*LOST_CONNECTION_ERRORS, asyncpg.PostgresError) as error:
             raise build_unreachable_error(self._shown_address, error) from error
         try:
             await self._check_server(service.raw, migrate=migrate)
@@ -161,7 +173,8 @@ class DatabaseWorker:
                 async with asyncio.timeout(2), self._service_lock:
                     self._queue_board_hints(await self._service.raw.fetch(_END_HOLDERS, [self.epoch]))
                     await self._send_hints(self._service.raw)
-        for connection in (*self._idle, *([] if self._service is None else [self._service])):
+        idle = [each.connection for each in self._idle]
+        for connection in (*idle, *([] if self._service is None else [self._service])):
             with suppress(Exception):
                 await connection.raw.close(timeout=1)
 
@@ -272,15 +285,25 @@ class DatabaseWorker:
 
     async def _connect_raw(self) -> Any:
         raw = await asyncpg.connect(self._address, timeout=CONNECT_SECONDS)
-        # Not as start parameters: a pooler refuses those that it does not know.
-        await raw.execute("SET application_name = 'shoal'; SET synchronous_commit = on")
+        try:
+            # Not as start parameters: a pooler refuses those that it does not know. A pooler that has no
+            # connection to the server accepts this one, and answers nothing.
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await raw.execute("SET application_name = 'shoal'; SET synchronous_commit = on")
+        except BaseException:
+            raw.terminate()
+            raise
         return raw
 
     async def _connect(self) -> _PooledConnection:
         raw = await self._connect_raw()
-        row = await raw.fetchrow(
-            "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
-        )
+        try:
+            row = await raw.fetchrow(
+                "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+            )
+        except BaseException:
+            raw.terminate()
+            raise
         return _PooledConnection(raw, (row[0], row[1]))
 
     async def _connect_patiently(self, deadline: float) -> _PooledConnection:
@@ -301,21 +324,58 @@ class DatabaseWorker:
     async def _acquire_connection(self, deadline: float) -> _PooledConnection:
         await self._slots.acquire()
         try:
-            while self._idle:
-                connection = self._idle.pop()
-                if not connection.raw.is_closed():
-                    return connection
-            return await self._connect_patiently(deadline)
+            if (connection := self._take_idle_connection()) is not None:
+                return connection
+            return await self._connect_or_wait_for_idle(deadline)
         except BaseException:
             self._slots.release()
             raise
+
+    def _take_idle_connection(self) -> _PooledConnection | None:
+        while self._idle:
+            connection = self._idle.pop().connection
+            if not connection.raw.is_closed():
+                return connection
+        self._has_idle.clear()
+        return None
+
+    async def _connect_or_wait_for_idle(self, deadline: float) -> _PooledConnection:
+        """Connect. If that takes long, take a connection that another operation has returned meanwhile.
+
+        A server or a pooler without a free connection must not stop a process that already has some.
+        """
+        connecting = self.start_task(self._connect_patiently(deadline))
+        try:
+            await asyncio.wait((connecting,), timeout=_CONNECT_PATIENCE)
+            while not connecting.done():
+                returned = self.start_task(self._has_idle.wait())
+                await asyncio.wait((connecting, returned), return_when=asyncio.FIRST_COMPLETED)
+                returned.cancel()
+                if not connecting.done() and (connection := self._take_idle_connection()) is not None:
+                    return connection
+            return connecting.result()
+        finally:
+            connecting.cancel()
 
     def _release_connection(self, connection: _PooledConnection) -> None:
         if connection.raw.is_closed() or self._is_closing:
             connection.raw.terminate()
         else:
-            self._idle.append(connection)
+            self._add_idle_connection(connection)
         self._slots.release()
+
+    def _add_idle_connection(self, connection: _PooledConnection) -> None:
+        self._idle.append(_IdleConnection(connection, time.monotonic()))
+        self._has_idle.set()
+
+    def _close_unused_connections(self) -> None:
+        """Close the connections that were not needed for a while, except one: other processes need them."""
+        while len(self._idle) > 1 and time.monotonic() - self._idle[0].since > self.timing.unused:
+            self.start_task(self._close_connection(self._idle.pop(0).connection))
+
+    async def _close_connection(self, connection: _PooledConnection) -> None:
+        with suppress(asyncpg.PostgresError, *LOST_CONNECTION_ERRORS, asyncpg.InterfaceError):
+            await connection.raw.close(timeout=1)
 
     async def _discard_connection(self, connection: _PooledConnection, deadline: float) -> None:
         """Drop a lost connection. End its server process, which may still be running, before a repetition."""
@@ -328,7 +388,7 @@ class DatabaseWorker:
                     "WHERE pid = $1 AND backend_start = $2",
                     *connection.backend,
                 )
-            self._idle.append(replacement)
+            self._add_idle_connection(replacement)
         finally:
             self._slots.release()
 
@@ -364,6 +424,7 @@ class DatabaseWorker:
                     await self._renew_lease(raw)
                 next_renewal = time.monotonic() + self.timing.lease / 3
             if time.monotonic() >= next_poll:
+                self._close_unused_connections()
                 self._hint_all_listeners()
                 next_poll = time.monotonic() + self.timing.poll
 

@@ -65,6 +65,10 @@ class PostgresStore:
         """End the lease of another process: it can write nothing from then on, and its tasks are free."""
         await self.client.call(lambda worker: worker.end_holder(epoch))
 
+    async def wait_until_available(self) -> None:
+        """Return when the server answers. Raises `StateFileError` if that takes too long."""
+        await self.client.call(lambda worker: worker.execute(lambda raw: raw.execute("SELECT 1")))
+
     def create_session(self, session: SessionId, *, cwd: str) -> PostgresSessionStore:
         check_safe_file_name(session, self.home)
 

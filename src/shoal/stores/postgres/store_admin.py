@@ -11,11 +11,18 @@ from typing import Any, TypeVar
 import asyncpg
 from msgspec import Struct
 
-from shoal.core.errors import StateFileError
+from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import LEAD_ID, SessionId
 from shoal.stores.files.file_store import FileStore
+from shoal.stores.files.home.exported_files import check_exported_files
 from shoal.stores.files.home.run_copy import read_run_files, write_run_files
-from shoal.stores.postgres.database_client import get_shared_client, hide_password
+from shoal.stores.files.sessions.damaged_files import report_damaged_session_files
+from shoal.stores.postgres.database_address import (
+    build_address_error,
+    check_database_address,
+    hide_password,
+)
+from shoal.stores.postgres.database_client import get_shared_client
 from shoal.stores.postgres.database_errors import (
     LOST_CONNECTION_ERRORS,
     build_unreachable_error,
@@ -26,6 +33,7 @@ from shoal.stores.postgres.postgres_sessions import PostgresSessionStore
 from shoal.stores.postgres.postgres_store import PostgresStore
 from shoal.stores.postgres.run_rows import insert_run_rows, read_run_rows
 from shoal.stores.postgres.schema import SCHEMA_VERSION, migrate_schema, read_schema_version
+from shoal.stores.stored_run import describe_unreadable_lines
 
 T = TypeVar("T")
 _COUNTS = {
@@ -80,6 +88,12 @@ class PostgresStoreStatus(Struct, frozen=True, kw_only=True):
     """Processes that have a lease."""
 
 
+class ImportedRun(Struct, frozen=True, kw_only=True):
+    session: SessionId
+    damage: tuple[str, ...]
+    """A sentence for each file that is damaged and was imported as it is."""
+
+
 def read_store_status(address: str) -> PostgresStoreStatus:
     async def read(raw: Any) -> PostgresStoreStatus:
         version = await read_schema_version(raw)
@@ -118,13 +132,25 @@ def find_store_problems(address: str) -> list[str]:
     return run_on_connection(address, check)
 
 
-def import_run(address: str, home: Path, name: str) -> SessionId:
-    """Copy a run from the files of a home to the store. Nothing else may have it open."""
-    source = FileStore(home).find_session(name)
+def import_run(address: str, home: Path, name: str) -> ImportedRun:
+    """Copy a run from the files of a home to the store. Nothing else may have it open.
+
+    Raises `StateFileError`, and imports nothing, if an exported file is damaged or a part would be left out.
+    """
+    try:
+        source = FileStore(home).find_session(name)
+    except SessionNotFound:
+        check_exported_files(home, SessionId(name))  # its conversation may be the file that is missing
+        raise
     store = PostgresStore(get_shared_client(address), home)
     source.acquire_lock()
     try:
+        check_exported_files(home, source.session)
         run = read_run_files(home, source.session)
+        damage = (
+            *report_damaged_session_files(home, source.session, now=None),
+            *describe_unreadable_lines(run),
+        )
 
         async def insert(raw: Any) -> None:
             await insert_run_rows(raw, run)
@@ -133,7 +159,7 @@ def import_run(address: str, home: Path, name: str) -> SessionId:
     finally:
         source.release_lock()
         store.close()
-    return run.session
+    return ImportedRun(session=run.session, damage=damage)
 
 
 def export_run(address: str, home: Path, name: str) -> tuple[SessionId, Path]:
@@ -163,12 +189,15 @@ def _export_session(store: PostgresStore, home: Path, source: PostgresSessionSto
 
 def run_on_connection(address: str, work: Callable[[Any], Awaitable[T]]) -> T:
     """Run work on a connection without a lease, which needs no tables."""
+    check_database_address(address)
     shown_address = hide_password(address)
 
     async def connect_and_run() -> T:
         try:
             raw = await asyncpg.connect(address, timeout=CONNECT_SECONDS)
-        except (*LOST_CONNECTION_ERRORS, asyncpg.PostgresError, ValueError) as error:
+        except (ValueError, OverflowError) as error:
+            raise build_address_error(shown_address, str(error)) from error
+        except (*LOST_CONNECTION_ERRORS, asyncpg.PostgresError) as error:
             raise build_unreachable_error(shown_address, error) from error
         try:
             return await work(raw)

@@ -96,7 +96,8 @@ def check_store(*, address: str | None, as_json: bool) -> int:
 def import_session(*, session: str, address: str | None, as_json: bool) -> int:
     """Copy a session and its teams from the files in the home to the store.
 
-    The files stay as they are. Resume the session in only one of the two places.
+    The files stay as they are. Resume the session in only one of the two places. An export whose files are
+    damaged is refused.
     """
     from shoal.app.settings.settings import find_process_shoal_home
     from shoal.stores.postgres.store_admin import import_run
@@ -104,9 +105,13 @@ def import_session(*, session: str, address: str | None, as_json: bool) -> int:
     home = find_process_shoal_home()
     imported = import_run(_choose_address(address), home, session)
     if as_json:
-        print_json({"session": imported})
-    else:
-        click.echo(f"Imported the session {imported} from {home}.")
+        print_json(imported)
+        return exit_codes.OK
+    click.echo(f"Imported the session {imported.session} from {home}.")
+    if imported.damage:
+        click.echo("Some of it is damaged and was imported as it is:")
+        for sentence in imported.damage:
+            click.echo(f"  {sentence}")
     return exit_codes.OK
 
 

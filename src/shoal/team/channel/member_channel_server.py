@@ -10,6 +10,7 @@ from shoal.core.budgets.agent_budgets import AgentBudget, BudgetReservation
 from shoal.core.budgets.budget import Budget
 from shoal.core.budgets.limits import NO_LIMITS, AgentSlot, BudgetRefusal
 from shoal.core.clock import Clock
+from shoal.core.errors import ShoalError
 from shoal.core.ids import AgentId
 from shoal.core.permissions.questions import Answer, Question
 from shoal.core.teams.member_backends import MemberChannel
@@ -44,6 +45,9 @@ from shoal.wire.member_channel_codec import (
 PING_ATTEMPTS = 2
 """Number of pings within `ping_timeout`: if the lead itself was suspended, one answer may arrive too late."""
 
+_STORE_DELAY = 0.5
+"""Seconds after which an answer of the store counts as late."""
+
 BudgetMessage: TypeAlias = (
     AgentBudgetOpenedMessage
     | BudgetReservationRequestedMessage
@@ -76,10 +80,12 @@ class MemberChannelServer:
         budget: Budget,
         slot: AgentSlot,
         ask_person: Callable[[Question], Awaitable[Answer]],
+        wait_for_store: Callable[[], Awaitable[None]],
         clock: Clock,
     ) -> None:
         """`slot` is the concurrency slot that the member uses while it works."""
         self._channel = channel
+        self._wait_for_store = wait_for_store
         self._clock = clock
         self._budget_server = MemberBudgetServer(budget, slot, self.send_message)
         self._question_server = MemberQuestionServer(ask_person, self.send_message)
@@ -129,7 +135,25 @@ class MemberChannelServer:
         self._channel.send(encode_member_channel_message(message))
 
     async def ping(self) -> bool | None:
-        """Return True if the process has work, None if it does not answer."""
+        """Return True if the process has work, None if it does not answer.
+
+        A process that waits for the store cannot answer, so it is asked again when the store is available.
+        """
+        answer = await self._ping_once()
+        while answer is None and await self._has_waited_for_store():
+            answer = await self._ping_once()
+        return answer
+
+    async def _has_waited_for_store(self) -> bool:
+        """Wait until the store is available; return False if it was."""
+        asked_at = self._clock.monotonic()
+        try:
+            await self._wait_for_store()
+        except ShoalError:
+            return False
+        return self._clock.monotonic() - asked_at >= _STORE_DELAY
+
+    async def _ping_once(self) -> bool | None:
         for _ in range(PING_ATTEMPTS):
             # A new number per ping: several callers may ask at once.
             number = self._number = self._number + 1

@@ -140,6 +140,7 @@ class RemoteMember:
                 budget=services.runtime.budget,
                 slot=slot,
                 ask_person=services.ask_person_or_deny,
+                wait_for_store=services.runtime.team_store.wait_until_available,
                 clock=services.runtime.clock,
             )
             async with services.runtime.clock.deadline(START_TIMEOUT):

@@ -11,8 +11,9 @@ from msgspec import Struct
 
 from shoal.core.errors import StateFileError
 from shoal.core.ids import LEAD_ID, AgentId, SessionId, slugify_project_path
-from shoal.core.names import LEAD_NAME, AgentName, TeamName
+from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName
 from shoal.stores.files.access.directory_handle import DirectoryHandle
+from shoal.stores.files.home.exported_files import EXPORT_LIST, ExportWriter
 from shoal.stores.files.home.home_directories import open_or_create_home_subdirectory
 from shoal.stores.files.home.home_paths import (
     get_run_directory,
@@ -25,6 +26,7 @@ from shoal.stores.files.home.home_paths import (
 )
 from shoal.stores.files.mailboxes.inbox_file import mark_inbox_entries_read
 from shoal.stores.files.mailboxes.inbox_overflow import InboxOverflow
+from shoal.stores.files.sessions.damaged_files import find_led_teams
 from shoal.stores.files.sessions.result_files import SIZES_FILE, record_result_size
 from shoal.stores.files.sessions.session_files import find_session_transcript
 from shoal.stores.files.teams.file_roster_store import OWN_MEMBERS_FILE
@@ -37,7 +39,7 @@ from shoal.stores.stored_run import (
     StoredRunQuestion,
     StoredRunTeam,
 )
-from shoal.wire.foreign_json import RejectedFileEntry
+from shoal.wire.foreign_json import InvalidFileContent, RejectedFileEntry
 from shoal.wire.json_codec import split_json_objects
 from shoal.wire.mail_codec import (
     MailInboxFileEntry,
@@ -48,6 +50,7 @@ from shoal.wire.mail_codec import (
 )
 from shoal.wire.question_codec import parse_question
 from shoal.wire.roster_codec import ParsedTeamRosterFile, encode_own_member_list, parse_team_roster
+from shoal.wire.task_codec import parse_task
 
 _WATERMARK = ".highwatermark"
 _UNFINISHED = "unfinished-copy.json"
@@ -112,18 +115,21 @@ def write_run_files(home: Path, run: StoredRun) -> Path:
         teams=tuple(team.name for team in run.teams), boards=tuple(run.boards), transcript=str(transcript)
     )
     write_file_atomically(directory / _UNFINISHED, msgspec.json.encode(names))
-    _write_run_directory(directory, run)
+    files = ExportWriter(home)
+    _write_run_directory(files, directory, run)
     for name, board in run.boards.items():
-        _write_board(home / "tasks" / name, board)
+        _write_board(files, home / "tasks" / name, board)
     subagents = get_subagent_transcripts_directory(transcript)
     for agent, document in run.metadata.items():
         path = get_subagent_transcript_path(subagents, agent)
-        write_file_atomically(path.with_suffix(".meta.json"), document)
+        files.write(path.with_suffix(".meta.json"), document)
     for agent, content in run.transcripts.items():
         if agent != LEAD_ID:
-            write_file_atomically(get_subagent_transcript_path(subagents, agent), content)
+            files.write(get_subagent_transcript_path(subagents, agent), content)
     for team in run.teams:
-        _write_team(home, team)
+        _write_team(files, home, team)
+    files.note(transcript, run.transcripts[LEAD_ID])
+    files.write_list(directory)
     write_file_atomically(transcript, run.transcripts[LEAD_ID])
     (directory / _UNFINISHED).unlink()
     return transcript
@@ -157,7 +163,7 @@ def _remove_unfinished_copy(home: Path, session: SessionId, copy: _UnfinishedCop
     ):
         if directory.is_dir():
             shutil.rmtree(directory)
-    files = (run / "journal.jsonl", run / "results" / SIZES_FILE)
+    files = (run / "journal.jsonl", run / "results" / SIZES_FILE, run / EXPORT_LIST)
     for path in (*files, *(home / "shoal" / "keys" / name for name in copy.teams)):
         path.unlink(missing_ok=True)
 
@@ -173,14 +179,14 @@ def _check_names_are_free(home: Path, run: StoredRun) -> None:
             raise StateFileError(f"{home} already has a board {name}.", path=home)
 
 
-def _write_run_directory(directory: Path, run: StoredRun) -> None:
+def _write_run_directory(files: ExportWriter, directory: Path, run: StoredRun) -> None:
     if run.journal:
-        write_file_atomically(directory / "journal.jsonl", run.journal)
+        files.write(directory / "journal.jsonl", run.journal)
     for name, content in run.results.items():
-        write_file_atomically(directory / "results" / to_safe_file_name(name), content)
+        files.write(directory / "results" / to_safe_file_name(name), content)
         record_result_size(directory / "results", to_safe_file_name(name), len(content))
     for question in run.questions:
-        _write_question(directory / "questions", question)
+        _write_question(files, directory / "questions", question)
 
 
 def _find_project_directory(transcript: Path, content: bytes) -> str:
@@ -222,19 +228,19 @@ def _read_questions(directory: Path) -> list[StoredRunQuestion]:
     return questions
 
 
-def _write_question(directory: Path, question: StoredRunQuestion) -> None:
+def _write_question(files: ExportWriter, directory: Path, question: StoredRunQuestion) -> None:
     path = directory / f"{to_safe_file_name(question.id)}.json"
     for answer, suffix in ((question.answer, ".answer.json"), (question.late_answer, ".late.json")):
         if answer is not None:
-            write_file_atomically(path.with_suffix(suffix), answer)
-    write_file_atomically(path, question.question)
+            files.write(path.with_suffix(suffix), answer)
+    files.write(path, question.question)
 
 
 def _read_board(directory: Path) -> StoredRunBoard | None:
     if not directory.is_dir():
         return None
     tasks = {
-        int(path.stem): read_state_file(path)
+        int(path.stem): _read_task_document(path)
         for path in _list_files(directory)
         if path.suffix == ".json" and path.stem.isdecimal()
     }
@@ -242,23 +248,39 @@ def _read_board(directory: Path) -> StoredRunBoard | None:
     return StoredRunBoard(highest=max([int(mark) if mark.isdigit() else 0, *tasks]), tasks=tasks)
 
 
-def _write_board(directory: Path, board: StoredRunBoard) -> None:
+def _read_task_document(path: Path) -> bytes:
+    content = read_state_file(path)
+    task = parse_task(content, TaskId(path.stem))
+    if isinstance(task, InvalidFileContent):
+        raise StateFileError(
+            f"{path} is not a valid task: {task.reason}. Repair it or remove it, then try again.", path=path
+        )
+    return content
+
+
+def _write_board(files: ExportWriter, directory: Path, board: StoredRunBoard) -> None:
     for number, document in board.tasks.items():
-        write_file_atomically(directory / f"{number}.json", document)
-    write_file_atomically(directory / _WATERMARK, str(board.highest).encode())
+        files.write(directory / f"{number}.json", document)
+    files.write(directory / _WATERMARK, str(board.highest).encode())
     # The file that other programs lock.
     os.close(os.open(directory / ".lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def _read_teams(home: Path, session: SessionId) -> list[StoredRunTeam]:
     teams = []
-    for path in sorted((home / "teams").glob("*/config.json")):
-        name = TeamName(path.parent.name)
-        content = read_state_file(path)
+    for name in map(TeamName, find_led_teams(home, session)):
+        path, own = home / "teams" / name / "config.json", home / "shoal" / "teams" / name
+        content = _read_file_or_empty(path)
         roster = parse_team_roster(content, name)
-        if not isinstance(roster, ParsedTeamRosterFile) or roster.team.lead_session_id != session:
+        if isinstance(roster, InvalidFileContent):
+            problem = "is missing" if not content else f"is not valid: {roster.reason}"
+            raise StateFileError(
+                f"The roster {path} {problem}. Repair it, or remove the directories {path.parent} and {own}, "
+                "then try again.",
+                path=path,
+            )
+        if roster.team.lead_session_id != session:
             continue
-        own = home / "shoal" / "teams" / name
         spawned = _read_file_or_empty(own / "spawned").strip()
         with open_or_create_home_subdirectory(home, "shoal", "teams", name, "overflow") as overflow:
             inboxes = {
@@ -303,26 +325,26 @@ def _read_inbox(path: Path, own: Path, overflow: DirectoryHandle) -> StoredRunIn
     return StoredRunInbox(is_foreign=(own / "foreign" / path.stem).exists(), mail=tuple(mail))
 
 
-def _write_team(home: Path, team: StoredRunTeam) -> None:
+def _write_team(files: ExportWriter, home: Path, team: StoredRunTeam) -> None:
     """Write a team; its roster last, without which it does not exist."""
     own = home / "shoal" / "teams" / team.name
     for owner, inbox in team.inboxes.items():
         archive = b"".join(each.raw + b"\n" for each in _build_entries(inbox, is_archived=True))
         if archive:
-            write_file_atomically(own / "archive" / f"{owner}.jsonl", archive)
+            files.write(own / "archive" / f"{owner}.jsonl", archive)
         if inbox.is_foreign:
-            write_file_atomically(own / "foreign" / owner, b"")
+            files.write(own / "foreign" / owner, b"")
         content = encode_inbox([each.raw for each in _build_entries(inbox, is_archived=False)])
-        write_file_atomically(home / "teams" / team.name / "inboxes" / f"{owner}.json", content)
-    write_file_atomically(own / "spawned", f"{team.spawned:018d}".encode())
+        files.write(home / "teams" / team.name / "inboxes" / f"{owner}.json", content)
+    files.write(own / "spawned", f"{team.spawned:018d}".encode())
     if team.key is not None:
-        write_file_atomically(home / "shoal" / "keys" / team.name, team.key)
+        files.write(home / "shoal" / "keys" / team.name, team.key)
     roster = parse_team_roster(team.roster, TeamName(team.name))
     if isinstance(roster, ParsedTeamRosterFile):
         names = [member.name for member in roster.team.members if member.name != LEAD_NAME]
-        write_file_atomically(own / OWN_MEMBERS_FILE, encode_own_member_list(names))
-        write_file_atomically(own / CREATOR_FILE, roster.team.lead_session_id.encode())
-    write_file_atomically(home / "teams" / team.name / "config.json", team.roster)
+        files.write(own / OWN_MEMBERS_FILE, encode_own_member_list(names))
+        files.write(own / CREATOR_FILE, roster.team.lead_session_id.encode())
+    files.write(home / "teams" / team.name / "config.json", team.roster)
 
 
 def _build_entries(inbox: StoredRunInbox, *, is_archived: bool) -> tuple[MailInboxFileEntry, ...]:

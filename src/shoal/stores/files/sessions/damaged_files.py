@@ -44,7 +44,7 @@ def report_damaged_session_files(home: Path, session: SessionId, *, now: int | N
     Files that cannot be used are renamed, unless `now` is None. Reads only small objects and the first and
     the last bytes of each other file, so that the cost does not grow with history.
     """
-    teams = _find_led_teams(home, session)
+    teams = find_led_teams(home, session)
     return _report_damage(home, {"session": (session,), "team": teams, "board": (*teams, session)}, now)
 
 
@@ -160,7 +160,7 @@ def _fill_in_names(pattern: str, names: dict[str, tuple[str, ...]]) -> Iterator[
     yield pattern
 
 
-def _find_led_teams(home: Path, session: SessionId) -> tuple[str, ...]:
+def find_led_teams(home: Path, session: SessionId) -> tuple[str, ...]:
     """Return the teams of which any file names the session as lead, even if others are damaged."""
     found: set[str] = set()
     marker = session.encode()

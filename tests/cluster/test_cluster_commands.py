@@ -1,0 +1,156 @@
+"""Commands of a person while teammates run elsewhere, and the cluster on one machine to try."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cluster_helpers import (
+    CREATE,
+    PATIENCE,
+    assert_no_member_process_is_left,
+    has_line,
+    report_done,
+    start_lead,
+    wait_for_file,
+    wait_for_name,
+)
+
+from agent_scripts import call_tool
+from ray_machines import RayMachines
+from server_scripts import run_provider
+from shoal.backends.guardian import collect_descendant_pids, read_process_tree
+from team_scripts import spawn_member
+
+pytestmark = [
+    pytest.mark.exhaustive,
+    pytest.mark.needs("ray", "postgres", "asyncpg"),
+    pytest.mark.timeout(300),
+]
+SESSION = "b0000000-0000-4000-8000-000000000041"
+
+
+async def run_shoal(*arguments: str, cwd: Path, home: Path | None = None) -> str:
+    """Run a command to its end; return what it prints."""
+    env = os.environ | ({} if home is None else {"SHOAL_HOME": str(home)})
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "shoal", *arguments),
+        cwd=cwd,
+        env=env,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(PATIENCE):
+        output, _ = await process.communicate()
+    return output.decode()
+
+
+async def wait_for_question(name: str, cwd: Path, home: Path) -> str:
+    """Return the id of the open question of a member."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            for question in json.loads(await run_shoal("ask", "ls", "--json", cwd=cwd, home=home)):
+                if name in json.dumps(question):
+                    return str(question["id"])
+
+
+async def test_commands_reach_members_on_other_machines(
+    tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other_home = tmp_path / "other-home"
+    async with run_provider(
+        monkeypatch,
+        lead=[CREATE, [spawn_member("ann"), spawn_member("ben")], "They work.", "Heard."],
+        ann=[call_tool("Bash", "b", command="touch allowed"), report_done("ann"), "Done.", "Heard."],
+        ben=[wait_for_name("never", "reached"), "never"],
+    ) as server:
+        machines.use_provider(server.url)
+        monkeypatch.setenv("SHOAL_STORE", cluster_database)
+        rules = ("--allowedTools", "Bash(touch reached:*),Bash(while:*),Bash(sleep:*),Bash([:*)")
+        lead = await start_lead(
+            tmp_path,
+            "Go.",
+            *("--session-id", SESSION, "--model", "anthropic:claude-sonnet-4-5", *rules),
+            *("--settings", json.dumps(read_settings_with_patience(machines))),
+        )
+        # A question of a member is answered on another machine than the lead's.
+        question = await wait_for_question("ann", tmp_path, other_home)
+        assert "continues" in await run_shoal("ask", "answer", question, "yes", cwd=tmp_path, home=other_home)
+        await wait_for_file(tmp_path / "allowed")
+        await wait_for_file(tmp_path / "reached")
+        assert "ann" in await run_shoal("team", "send", "crew", "ann", "Are you there?", cwd=tmp_path)
+        async with asyncio.timeout(PATIENCE):
+            while not has_line(server, "ann", "Are you there?"):
+                await asyncio.sleep(0.1)
+        for home in (None, other_home):
+            cost = await run_shoal("cost", SESSION, cwd=tmp_path, home=home)
+            assert re.search(r"ann .*requests.*\$0\.0*[1-9]", cost), cost
+            shown = await run_shoal("team", "show", "crew", cwd=tmp_path, home=home)
+            assert re.search(r"ben\s+working", shown), shown
+        await run_shoal("stop", SESSION, "ben", cwd=tmp_path)
+        async with asyncio.timeout(PATIENCE):
+            while "ben" in await run_shoal("cluster", "status", "--address", machines.address, cwd=tmp_path):
+                pass
+        await run_shoal("stop", SESSION, cwd=tmp_path)
+        async with asyncio.timeout(PATIENCE):
+            await lead.wait()
+        watched = await run_shoal("watch", SESSION, cwd=tmp_path, home=other_home)
+        assert "agent ann was stopped" in watched
+    await assert_no_member_process_is_left(machines)
+
+
+def read_settings_with_patience(machines: RayMachines) -> dict[str, object]:
+    settings: dict[str, dict[str, object]] = json.loads(machines.build_settings())
+    settings["shoal"]["question_patience"] = PATIENCE
+    return dict(settings)
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+async def test_a_cluster_to_try_starts_and_leaves_no_process(tmp_path: Path, end: signal.Signals) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "shoal", "cluster", "try"),
+        cwd=tmp_path,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        text = ""
+        async with asyncio.timeout(120):
+            while "Press Ctrl-C" not in text:
+                line = await process.stdout.readline()
+                assert line, text
+                text += line.decode()
+        found = re.search(r"--address (\S+)", text)
+        store = re.search(r"SHOAL_STORE=(\S+)", text)
+        assert found is not None
+        assert store is not None
+        status = json.loads(
+            await run_shoal("cluster", "status", "--address", found[1], "--json", cwd=tmp_path)
+        )
+        assert [machine["state"] for machine in status] == ["alive"] * 3
+        assert "PostgreSQL" in await run_shoal("store", "status", "--store", store[1], cwd=tmp_path)
+        started = collect_descendant_pids(process.pid, read_process_tree())
+        assert len(started) > 6
+    finally:
+        process.send_signal(end)
+        async with asyncio.timeout(30):
+            await process.wait()
+    deadline = time.monotonic() + 10
+    while left := [pid for pid in started if is_running(pid)]:
+        assert time.monotonic() < deadline, left
+        await asyncio.sleep(0.1)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

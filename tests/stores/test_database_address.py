@@ -1,0 +1,62 @@
+"""Addresses of databases that no server can have."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from shoal.core.errors import SettingsError, StateFileError
+from shoal.stores.store_choice import open_store
+from shoal.surfaces.cli.store_commands import store_commands
+
+pytestmark = pytest.mark.needs("asyncpg")
+
+
+def use_store(address, home):
+    open_store(address, home=home).find_session("x")
+
+
+def show_status(address, home):
+    CliRunner().invoke(
+        store_commands,
+        ["status", "--store", address],
+        env={"SHOAL_HOME": str(home)},
+        catch_exceptions=False,
+        standalone_mode=False,
+    )
+
+
+@pytest.mark.parametrize("use", [use_store, show_status])
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [
+        ("postgresql://h:abc/x", "the port 'abc' is not a number from 1 to 65535"),
+        ("postgresql://h:99999/x", "the port '99999' is not"),
+        ("postgresql://h:0/x", "the port '0' is not"),
+        ("postgresql://h:-1/x", "the port '-1' is not"),
+        ("postgresql://ann:secret@h:5432,i:abc/x", "the port 'abc' is not"),
+        ("postgresql://h/x?port=abc", "the port 'abc' is not"),
+        ("postgresql://::1:5432/x", "an IPv6 address needs brackets, such as [::1]"),
+        ("postgresql://[::1]:x/x", "the port 'x' is not"),
+        ("postgresql://[::1/x", "Invalid IPv6 URL"),
+        ("postgresql://ann:sec/ret@h/x", "the password has a / that is not written as %2F"),
+        ("postgresql://h/x?sslmode=often", "sslmode"),
+    ],
+)
+def test_an_address_that_is_not_valid_is_refused_with_a_sentence(tmp_path, use, address, problem):
+    with pytest.raises(SettingsError) as raised:
+        use(address, tmp_path)
+    text = str(raised.value)
+    assert problem in text
+    assert "SHOAL_STORE" in text
+    assert "sec" not in text
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["postgresql://ann:12/34@h/x", "postgresql://ann:secret@127.0.0.1:1,[::1]:1/x?sslmode=disable&port="],
+)
+def test_the_password_of_an_address_is_not_shown(tmp_path, address):
+    with pytest.raises((SettingsError, StateFileError)) as raised:
+        use_store(address, tmp_path)
+    assert not [word for word in ("12", "34", "secret") if word in str(raised.value).replace("127.0.0", "")]
