@@ -557,13 +557,18 @@ async def test_a_person_restarts_a_member_that_is_down(
 
 
 @pytest.mark.spec("LIF-04")
-async def test_a_run_reports_open_tasks_that_nobody_claimed(shoal: ShoalProgram) -> None:
+async def test_a_run_reports_tasks_that_are_not_completed(shoal: ShoalProgram) -> None:
     replies = script_replies(
         {
             "match": "begin",
             "tools": [
                 {"name": "TeamCreate", "input": {"team_name": "crew"}},
                 {"name": "TaskCreate", "input": {"subject": "Dig a hole", "description": "Deep."}},
+                {"name": "TaskCreate", "input": {"subject": "Lay a floor", "description": "Flat."}},
+                {
+                    "name": "TaskUpdate",
+                    "input": {"taskId": "2", "owner": "team-lead", "status": "in_progress"},
+                },
             ],
         },
         {"match": "Dig a hole", "text": "Done."},
@@ -574,3 +579,4 @@ async def test_a_run_reports_open_tasks_that_nobody_claimed(shoal: ShoalProgram)
         ran = await shoal("-p", "begin", *YES)
     assert ran.code == 0, ran.err
     assert "1 open task that nobody claimed:\n  #1 Dig a hole" in ran.err
+    assert "1 open task that the owner did not complete:\n  #2 Lay a floor (team-lead)" in ran.err

@@ -191,13 +191,21 @@ def test_other_lists_at_the_end_of_a_run() -> None:
         "They stay in the team. Resume the team to restart them: shoal team resume roof",
     ]
     tasks = [Task(id=TaskId(str(number)), subject=f"do {number}") for number in range(1, 12)]
-    text = user_messages.describe_unclaimed_tasks(tasks).splitlines()
+    text = user_messages.describe_unfinished_tasks(tasks).splitlines()
     assert (text[0], text[1], text[10:]) == (
         "11 open tasks that nobody claimed:",
         "  #1 do 1",
         ["  #10 do 10", "  and 1 more"],
     )
-    assert len(user_messages.describe_unclaimed_tasks(tasks[:10]).splitlines()) == 11
+    assert len(user_messages.describe_unfinished_tasks(tasks[:10]).splitlines()) == 11
+    claimed = Task(id=TaskId("12"), subject="do 12", owner=AgentName("joe"), status="in_progress")
+    assert user_messages.describe_unfinished_tasks((claimed, tasks[0])).splitlines() == [
+        "1 open task that nobody claimed:",
+        "  #1 do 1",
+        "1 open task that the owner did not complete:",
+        "  #12 do 12 (joe)",
+    ]
+    assert user_messages.describe_unfinished_tasks((claimed,)).startswith("1 open task that the owner")
     cut_off = user_messages.describe_cut_off_agents([make_result(name="joe"), make_result()])
     assert "died: joe (mend it, a1), plumber (mend it, a1). The lead" in cut_off
     assert user_messages.describe_ended_shells([("s1", "make\nall")]).splitlines() == [

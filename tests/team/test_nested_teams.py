@@ -209,13 +209,13 @@ async def test_a_nested_team_outlives_a_passing_failure_of_its_lead(tmp_path: Pa
         assert json.loads((get_home() / "tasks" / "sub" / "1.json").read_text())["subject"] == "look"
 
 
-async def test_unclaimed_tasks_of_a_nested_team_are_listed(tmp_path: Path) -> None:
+async def test_unfinished_tasks_of_a_nested_team_are_listed(tmp_path: Path) -> None:
     task = call_tool("TaskCreate", subject="look", description="d", team_name="sub")
     model = script_team(lead=[CREW, spawn_member("ann"), "Wait.", "Good."], ann=[SUB, task, "Ready."])
     async with open_session(tmp_path, model, settings=DEEP) as session:
         await run_all_turns(session)
-        unclaimed = await session.teams.list_unclaimed_tasks()
-    assert [each.subject for each in unclaimed] == ["look"]
+        unfinished = await session.teams.list_unfinished_tasks()
+    assert [each.subject for each in unfinished] == ["look"]
 
 
 @contextmanager

@@ -166,10 +166,10 @@ class NestedTeams(SessionTeams):
     def restart_member(self, name: str) -> bool | None:
         return SessionTeams.restart_member(self._get_teams_with_member(name), name)
 
-    async def list_unclaimed_tasks(self) -> tuple[Task, ...]:
-        found = list(await super().list_unclaimed_tasks())
+    async def list_unfinished_tasks(self) -> tuple[Task, ...]:
+        found = list(await super().list_unfinished_tasks())
         for nested in self._nested_teams.values():
-            found += await nested.list_unclaimed_tasks()
+            found += await nested.list_unfinished_tasks()
         return tuple(found)
 
     def list_members(self) -> tuple[TeammateStatusSnapshot, ...]:

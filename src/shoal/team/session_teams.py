@@ -348,10 +348,10 @@ class SessionTeams:
             return self._down_at_close
         return tuple(each for each in self.list_members() if each.state == "down")
 
-    async def list_unclaimed_tasks(self) -> tuple[Task, ...]:
-        """Return the open tasks of the team that nobody claimed."""
+    async def list_unfinished_tasks(self) -> tuple[Task, ...]:
+        """Return the tasks of the team that are not completed."""
         supervisor = self._supervisor or self._closed_supervisor
-        return () if supervisor is None else await supervisor.list_unclaimed_tasks()
+        return () if supervisor is None else await supervisor.list_unfinished_tasks()
 
     # For the session
 

@@ -466,14 +466,13 @@ class TeamSupervisor:
             self._services.note(f"The board of {self.name} cannot be read: {error}")
             return False
 
-    async def list_unclaimed_tasks(self) -> tuple[Task, ...]:
-        """Return the open tasks without an owner; none if the board cannot be read."""
+    async def list_unfinished_tasks(self) -> tuple[Task, ...]:
+        """Return the tasks that are not completed; none if the board cannot be read."""
         try:
-            tasks = await self._board.list_unfinished()
+            return tuple(await self._board.list_unfinished())
         except ShoalError as error:
             self._services.note(f"The board of {self.name} cannot be read: {error}")
             return ()
-        return tuple(task for task in tasks if task.status == "pending" and not task.owner)
 
     async def build_unknown_member_error(self, name: str) -> AgentRequestRefused:
         names = (LEAD_NAME, *self.members.handles, *await self.list_external_member_names())

@@ -44,9 +44,9 @@ def list_down_members(session: Session) -> tuple[TeammateStatusSnapshot, ...]:
     return () if session.led_teams is None else session.led_teams.list_down_members()
 
 
-async def list_unclaimed_tasks(session: Session) -> tuple[Task, ...]:
-    """Return the open tasks of the session's team that nobody claimed."""
-    return () if session.led_teams is None else await session.led_teams.list_unclaimed_tasks()
+async def list_unfinished_tasks(session: Session) -> tuple[Task, ...]:
+    """Return the tasks of the session's team that are not completed."""
+    return () if session.led_teams is None else await session.led_teams.list_unfinished_tasks()
 
 
 def set_thinking_tokens(session: Session, tokens: int | None) -> None:

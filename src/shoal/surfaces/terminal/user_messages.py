@@ -155,13 +155,30 @@ def describe_down_members(members: Sequence[TeammateStatusSnapshot]) -> str:
     return "\n".join(lines)
 
 
-def describe_unclaimed_tasks(tasks: Sequence[Task]) -> str:
-    """List the open tasks that nobody claimed."""
-    lines = [f"{format_count_with_noun(len(tasks), 'open task')} that nobody claimed:"]
-    lines += [f"  #{task.id} {truncate_text(to_one_line(task.subject), 60)}" for task in tasks[:_MAX_TASKS]]
+def describe_unfinished_tasks(tasks: Sequence[Task]) -> str:
+    """List the open tasks: first those that nobody claimed, then those that have an owner."""
+    claimed: list[Task] = []
+    unclaimed: list[Task] = []
+    for task in tasks:
+        (claimed if task.owner or task.status == "in_progress" else unclaimed).append(task)
+    return "\n".join(
+        (
+            *_list_tasks(unclaimed, "that nobody claimed"),
+            *_list_tasks(claimed, "that the owner did not complete"),
+        )
+    )
+
+
+def _list_tasks(tasks: Sequence[Task], state: str) -> list[str]:
+    if not tasks:
+        return []
+    lines = [f"{format_count_with_noun(len(tasks), 'open task')} {state}:"]
+    for task in tasks[:_MAX_TASKS]:
+        owner = f" ({to_one_line(task.owner)})" if task.owner else ""
+        lines.append(f"  #{task.id} {truncate_text(to_one_line(task.subject), 60)}{owner}")
     if len(tasks) > _MAX_TASKS:
         lines.append(f"  and {len(tasks) - _MAX_TASKS} more")
-    return "\n".join(lines)
+    return lines
 
 
 def describe_cut_off_agents(ends: Sequence[AgentResult]) -> str:

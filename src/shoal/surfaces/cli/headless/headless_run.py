@@ -391,14 +391,14 @@ class _HeadlessRun:
         await self._output.report_idle()
 
     async def _report_team_leftovers(self) -> None:
-        """Report the members that are down and the open tasks that nobody claimed."""
-        from shoal.app.session.session_changes import list_down_members, list_unclaimed_tasks
+        """Report the members that are down and the tasks that are not completed."""
+        from shoal.app.session.session_changes import list_down_members, list_unfinished_tasks
 
         self._down_members = list_down_members(self._session)
         if self._down_members:
             print_user_message(user_messages.describe_down_members(self._down_members))
-        if tasks := await list_unclaimed_tasks(self._session):
-            print_user_message(user_messages.describe_unclaimed_tasks(tasks))
+        if tasks := await list_unfinished_tasks(self._session):
+            print_user_message(user_messages.describe_unfinished_tasks(tasks))
 
     def _report_stopped_agents(self, stopped_agents: tuple[AgentStatusSnapshot, ...]) -> None:
         self._stopped_agents = stopped_agents
