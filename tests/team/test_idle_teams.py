@@ -32,6 +32,10 @@ from team_scripts import (
 NAMES = [f"m{n}" for n in range(8)]
 
 
+def join_texts(request: ModelRequest) -> str:
+    return "\n".join(message.text for message in request.messages)
+
+
 def count_turns(session: Any) -> int:
     return sum(isinstance(event, TurnStarted) for event in read_events(session))
 
@@ -155,7 +159,7 @@ async def test_a_failed_member_gives_the_reason_releases_its_task_and_can_be_wok
     def work(request: ModelRequest) -> str:
         if broken:
             raise BadRequest("the provider says no")
-        return "now it works"
+        return join_texts(request)
 
     def repair_and_retry(request: ModelRequest) -> Any:
         nonlocal broken
@@ -176,14 +180,45 @@ async def test_a_failed_member_gives_the_reason_releases_its_task_and_can_be_wok
         ann=[call_tool("TaskUpdate", taskId="1", status="in_progress"), work],
     )
     async with open_session(tmp_path, model) as session:
-        text = await run_all_turns(session)
+        await run_all_turns(session)
         said = "\n".join(message.text for message in session.agent.conversation.messages)
         mail = [each["text"] for each in read_inbox("crew", "team-lead")]
     assert "ann is idle (failed).\nIt failed: the provider says no" in said
     assert '"idleReason":"failed"' in mail[0]
     assert '"failureReason":"the provider says no"' in mail[0]
     assert free == ["pending"]
-    assert "now it works" in text
+    assert "Your turn failed, so your tasks were released: #1." in said
+    assert "again, please" in said
+
+
+@pytest.mark.spec("LIF-06", "TRN-02")
+async def test_a_member_that_failed_is_told_after_a_resume_that_it_has_no_task(tmp_path: Path) -> None:
+    broken, heard = True, list[str]()
+
+    def work(request: ModelRequest) -> str:
+        if broken:
+            raise BadRequest("the provider says no")
+        heard.append(join_texts(request))
+        return "I look at the board."
+
+    model = script_team(
+        lead=[
+            call_tool("TeamCreate", team_name="crew"),
+            call_tool("TaskCreate", subject="s", description="d"),
+            spawn_member("ann"),
+            "wait",
+        ],
+        ann=["Ready.", work],
+    )
+    async with open_session(tmp_path, model) as session:
+        await run_all_turns(session)
+        ident = session.agent.identity.session
+    assert read_task(1)["status"] == "pending"
+    broken = False
+    async with open_session(tmp_path, model, resume=ident) as session:
+        await run_all_turns(session, "Go on.")
+    assert "Task #1 is yours now" in heard[0]
+    assert "No task in progress is yours: if you had one, it was released" in heard[0]
 
 
 @pytest.mark.spec("LIF-06", "USR-17")

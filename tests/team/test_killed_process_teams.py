@@ -77,6 +77,7 @@ async def test_all_processes_exit_within_five_seconds_and_the_team_can_be_resume
     assert "Remember the heron." in join_conversation(asked)
     # Its task may be assigned again in a message after this notice.
     assert "Your process ended while you were working" in join_conversation(asked)
+    assert "These tasks in progress are yours: #1." in join_conversation(asked)
     assert not find_processes_in(tmp_path)
 
 

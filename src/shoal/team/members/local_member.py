@@ -279,7 +279,11 @@ class LocalMember:
         """
         await self._requeue_task_claim_notices(claimed_tasks)
         if self._was_cut_off_at_work:
-            rendered = RenderedMail(rank=0, by="runtime", text=format_team_notice("process_restarted"))
+            rendered = RenderedMail(
+                rank=0,
+                by="runtime",
+                text=format_team_notice("process_restarted", tasks=_describe_kept_tasks(claimed_tasks)),
+            )
             self._services.runtime.inbox.queue.put(
                 rendered.to_inbox_item(f"again-{self._services.ids.new_short_id()}", self.id)
             )
@@ -322,6 +326,20 @@ class LocalMember:
     def _queue_task_claim_notice(self, task: Task) -> None:
         self._services.runtime.inbox.queue.put(
             render_claimed_task(task).to_inbox_item(_build_task_claim_notice_id(task), self.id)
+        )
+
+    def _queue_release_notice(self, released_tasks: tuple[TaskId, ...]) -> None:
+        """Queue a notice that its tasks were released, for when something else wakes it.
+
+        Its conversation says that the tasks are its own. The notice of a restart replaces this one if the
+        process ends first.
+        """
+        if not released_tasks:
+            return
+        text = format_team_notice("tasks_released", tasks=_list_task_numbers(released_tasks))
+        rendered = RenderedMail(rank=0, by="runtime", text=text, wakes=False)
+        self._services.runtime.inbox.queue.put(
+            rendered.to_inbox_item(f"released-{self._services.ids.new_short_id()}", self.id)
         )
 
     def on_message_sent(self, summary: str) -> None:
@@ -508,7 +526,7 @@ class LocalMember:
         """Send the lead one idle notice per working period, then show the idle state."""
         self.claims_tasks = reason == "available"
         if reason == "failed":
-            await self._board.release_owner_tasks(self.name)
+            self._queue_release_notice(await self._board.release_owner_tasks(self.name))
         completed_task = await self._pop_completed_claimed_task()
         report = excerpt_and_store_long_report(
             outcome.text,
@@ -561,6 +579,16 @@ class LocalMember:
             )
         except StateFileError:
             return
+
+
+def _describe_kept_tasks(tasks: tuple[TaskId, ...]) -> str:
+    if not tasks:
+        return format_team_notice("tasks_lost")
+    return format_team_notice("tasks_kept", tasks=_list_task_numbers(tasks))
+
+
+def _list_task_numbers(tasks: tuple[TaskId, ...]) -> str:
+    return ", ".join(f"#{task}" for task in tasks)
 
 
 def _build_task_claim_notice_id(task: Task) -> str:
