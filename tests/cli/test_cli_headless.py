@@ -254,6 +254,15 @@ async def test_the_deadline_exits_4(shoal: ShoalProgram) -> None:
     assert "deadline" in ran.err
 
 
+async def test_a_closed_stdout_ends_a_list_command_quietly(shoal: ShoalProgram) -> None:
+    async with shoal.start_process("agents", "ls", "--json") as process:
+        assert process.stdout is not None
+        process.stdout._transport.close()  # type: ignore[attr-defined]
+        assert await process.wait() == 141
+        assert process.stderr is not None
+        assert await process.stderr.read() == b""
+
+
 async def test_a_closed_stdout_ends_the_run_quietly(shoal: ShoalProgram) -> None:
     async with messages_server(["word " * 50_000]) as server:
         shoal.use_server(server)

@@ -103,6 +103,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
     """Run a command line and return the exit code. Every error is reported as a sentence."""
     debug = any(word.partition("=")[0] in ("-d", "--debug") for word in arguments)
     journal_progress.set(JournalProgressPrinter().print_progress)
+    stdout = sys.stdout
     try:
         command, name, rest = _resolve_command(list(arguments))
         code = command.main(rest, prog_name=name, standalone_mode=False)
@@ -115,6 +116,11 @@ def run_command_line(arguments: Sequence[str]) -> int:
             print(file=sys.stderr)  # the terminal has shown ^C at the cursor
         return _print_error_and_return_code("Interrupted.", exit_codes.INTERRUPTED)
     except BrokenPipeError:
+        return _handle_broken_pipe()
+    except SystemExit:
+        # click catches a closed pipe itself: it replaces the output and exits with code 1.
+        if sys.stdout is stdout:
+            raise
         return _handle_broken_pipe()
     except Exception as error:
         # Outermost wall: the user gets a sentence, and a traceback only on request.
