@@ -40,11 +40,15 @@ async def test_a_sub_agent_in_a_loop_ends_alone_and_the_run_ends_with_code_4(sho
 
     async with messages_server(reply) as server:
         shoal.use_server(server)
-        run = await shoal("-p", "go", "--model", MODEL)
+        run = await shoal("-p", "go", "--model", MODEL, "--quiet")
         assert server.request_count == 8
+        as_json = await shoal("-p", "go", "--model", MODEL, "--output-format", "json")
     assert run.text.strip() == "It did not work."
     assert run.code == STOPPED
+    assert run.err.startswith("shoal: Stopped because of a loop:\n  ")
     assert "it called Glob 6 times in a row" in run.err
+    assert (as_json.code, as_json.result["is_error"]) == (STOPPED, True)
+    assert "it called Glob 6 times in a row" in str(as_json.result["errors"])
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from shoal.core import errors
 from shoal.core.agents.subagents import AgentResult, AgentStatusSnapshot
 from shoal.core.budgets.limits import LimitKind, format_limit_amount
-from shoal.core.events import BudgetThresholdReached, RunFinished
+from shoal.core.events import BudgetThresholdReached, RepetitionStopped, RunFinished
 from shoal.core.permissions.permission_changes import is_allow_rule_suggestion
 from shoal.core.permissions.questions import PermissionQuestion
 from shoal.core.text.text_format import (
@@ -144,6 +144,13 @@ def describe_stopped_agents(stopped: Sequence[AgentStatusSnapshot]) -> str:
             f"output: {snapshot.output})"
         )
     return "\n".join(lines)
+
+
+def describe_repetition_stops(stops: Sequence[RepetitionStopped]) -> str:
+    """List the agents that were stopped because they were in a loop."""
+    return "\n".join(
+        ("Stopped because of a loop:", *(f"  {stop.agent}: {to_one_line(stop.reason)}" for stop in stops))
+    )
 
 
 def describe_down_members(members: Sequence[TeammateStatusSnapshot]) -> str:

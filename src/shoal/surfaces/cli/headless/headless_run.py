@@ -26,6 +26,7 @@ from shoal.core.events import (
     TurnEndReason,
     WorktreeWorkRetained,
 )
+from shoal.core.ids import LEAD_ID
 from shoal.core.permissions.questions import DenyAnswer, PermissionQuestion
 from shoal.core.teams.team_operations import TeammateStatusSnapshot
 from shoal.surfaces.cli import exit_codes
@@ -162,8 +163,8 @@ class _HeadlessRun:
         """Agents that were stopped before they were done."""
         self._down_members: tuple[TeammateStatusSnapshot, ...] = ()
         """Members that were down at the end of the run."""
-        self._has_looping_agent = False
-        """True if an agent was stopped because it was in a loop."""
+        self._repetition_stops: list[RepetitionStopped] = []
+        """Stops of agents that were in a loop."""
         self._open_questions: dict[str, PermissionQuestion] = {}
         self._refused_calls: list[PermissionQuestion] = []
         """Calls of this turn that were not run because nobody was available to answer."""
@@ -214,7 +215,7 @@ class _HeadlessRun:
             exit_codes.get_turn_end_exit_code(self._reason)
             or (
                 exit_codes.STOPPED
-                if self._stopped_agents or self._down_members or self._has_looping_agent
+                if self._stopped_agents or self._down_members or self._repetition_stops
                 else exit_codes.OK
             )
             or (exit_codes.ERROR if lost_lines else exit_codes.OK)
@@ -362,7 +363,8 @@ class _HeadlessRun:
             self._statuses.apply_event(event, self._session.clock.monotonic())
             show_event(event)
             self._record_permission_refusals(event)
-            self._has_looping_agent = self._has_looping_agent or isinstance(event, RepetitionStopped)
+            if isinstance(event, RepetitionStopped):
+                self._repetition_stops.append(event)
             if on_event is not None:
                 on_event(event)
             if not isinstance(event, RunFinished):
@@ -371,6 +373,10 @@ class _HeadlessRun:
     async def _stop_remaining_work(self) -> None:
         """Stop everything that still runs, and report what was stopped before it was done."""
         await self._report_team_leftovers()
+        # The end of a turn of the lead says that the lead was in a loop.
+        repetition_stops = [stop for stop in self._repetition_stops if stop.agent != LEAD_ID]
+        if repetition_stops:
+            print_user_message(user_messages.describe_repetition_stops(repetition_stops))
         stopped_agents = await self._session.stop_agents("the run ended before the work was finished")
         self._report_stopped_agents(self._session.interrupted_agents + stopped_agents)
         shells = await self._session.stop_shells()
@@ -386,6 +392,7 @@ class _HeadlessRun:
         if incomplete := [
             *([user_messages.describe_stopped_agents(self._stopped_agents)] if self._stopped_agents else ()),
             *([user_messages.describe_down_members(self._down_members)] if self._down_members else ()),
+            *([user_messages.describe_repetition_stops(repetition_stops)] if repetition_stops else ()),
         ]:
             await self._output.report_incomplete_result("\n".join(incomplete))
         await self._output.report_idle()
