@@ -244,7 +244,7 @@ _UNSEEDED = (
         "roster", lambda data: roster_codec.parse_team_roster(data, TEAM), (), check_value=_check_team
     ),
     FuzzTarget("journal", journal_codec.parse_journal_line, _VALUE_ERRORS, check_value=_check_event),
-    FuzzTarget("torn-journal", journal_codec.recover_event_from_torn_line),
+    FuzzTarget("torn-journal", journal_codec.split_torn_line),
     FuzzTarget("transcript", transcript_codec.parse_transcript_line, _VALUE_ERRORS),
     FuzzTarget(
         "body", lambda data: mail_body_codec.parse_mail_body(decode_text(data)), (), check_value=_check_body

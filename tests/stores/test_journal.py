@@ -315,22 +315,73 @@ def test_retained_work_that_did_not_fit_on_the_disk_is_written_when_there_is_roo
     assert [event.text for event in rest[1:]] == (["two"] if later else [])
 
 
+RETAINED = events.WorktreeWorkRetained(
+    agent=AgentId("a1"), work=RetainedWorktreeWork(path="/there", branch="b")
+)
+
+
+@pytest.mark.spec("LIM-15")
+def test_an_event_that_is_written_again_after_a_full_disk_is_not_reported_as_lost(
+    path: Path, clock: FixedClock
+):
+    journal, other = FileJournal(path, clock), FileJournal(path, clock)
+    journal.append(make_note("one"))
+    other.append(make_note("two"))
+    for room in (40, 90):  # too little for the event, twice
+        with limit_file_size(path.stat().st_size + room), pytest.raises(StateFileError):
+            journal.append(RETAINED)
+    other.append(make_note("three"))  # does not know about the torn line
+    assert len(path.read_bytes().splitlines()) == 4, "the second part starts a new line"
+    journal.close()
+    reports: list[str] = []
+    recorded = [record.event for record in read_journal(path, report_problem=reports.append)]
+    assert recorded[:3] == [make_note("one"), make_note("two"), make_note("three")]
+    assert recorded[3:] == [RETAINED, RETAINED], "each call wrote its event once"
+    assert reports == []
+
+
+@pytest.mark.spec("LIM-15")
+@pytest.mark.parametrize(
+    ("size", "passed_time"), [(25, 0), (60, 1), (120, 1)], ids=["no time", "little", "nearly all"]
+)
+def test_a_torn_event_that_is_not_written_again_is_reported_as_lost(
+    path: Path, clock: FixedClock, size: int, passed_time: int
+):
+    FileJournal(path, clock).append(make_note("one"))
+    with path.open("ab") as file:
+        file.write(encode_journal_line(RETAINED, clock.now())[:size])
+    offset = path.read_bytes().rindex(b"\n") + 1
+    clock.time += passed_time
+    FileJournal(path, clock).append(RETAINED)  # a later event of the same kind
+    reports: list[str] = []
+    recorded = [record.event for record in read_journal(path, report_problem=reports.append)]
+    assert recorded == [make_note("one"), RETAINED]
+    assert reports == [f"The journal has an incomplete event at offset {offset} ({size} bytes)."]
+
+
+def test_only_some_torn_events_are_compared_with_later_lines(path: Path, clock: FixedClock):
+    torn = b"".join(encode_journal_line(make_note(str(n)), clock.now())[:-4] + b"\n" for n in range(100))
+    path.parent.mkdir(parents=True)
+    path.write_bytes(torn)
+    reports: list[str] = []
+    assert list(read_journal(path, report_problem=reports.append)) == []
+    offsets = [int(report.split("offset ")[1].split()[0]) for report in reports]
+    assert offsets == sorted({match.start() for match in re.finditer(rb"(?m)^\{", torn)})
+
+
 @pytest.mark.parametrize("later", [True, False])
 def test_an_event_that_is_written_and_not_flushed_is_not_written_twice(
     path: Path, clock: FixedClock, monkeypatch: pytest.MonkeyPatch, *, later: bool
 ):
     journal = FileJournal(path, clock, durable=True)
     journal.append(make_note("one"))
-    retained = events.WorktreeWorkRetained(
-        agent=AgentId("a1"), work=RetainedWorktreeWork(path="/there", branch="b")
-    )
 
     def fail(_: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patches:
         patches.setattr(os, "fdatasync", fail)
-        for event in (retained, make_note("two")):
+        for event in (RETAINED, make_note("two")):
             with pytest.raises(StateFileError, match="Input/output error"):
                 journal.append(event)
     if later:
@@ -338,7 +389,7 @@ def test_an_event_that_is_written_and_not_flushed_is_not_written_twice(
     journal.close()
     assert [record.event for record in read_journal(path)] == [
         make_note("one"),
-        retained,
+        RETAINED,
         make_note("two"),
         *([make_note("three")] if later else []),
     ]

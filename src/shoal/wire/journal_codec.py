@@ -18,6 +18,8 @@ from shoal.wire.json_codec import decode_json, encode_json, parse_iso_timestamp
 _EVENT_UNION: Any = reduce(or_, JournaledEvent.__subclasses__())
 _EVENT_TYPES = frozenset(str(kind.__struct_config__.tag) for kind in JournaledEvent.__subclasses__())
 _LINE_START = b'{"at":"'
+_TIME_SIZE = len(_LINE_START + b'2030-01-01T00:00:00.000Z"')
+"""Number of bytes up to the end of the time of an event."""
 
 
 def encode_journal_line(event: JournaledEvent, at: int, secrets: SecretRedactor | None = None) -> bytes:
@@ -57,12 +59,19 @@ def parse_journal_line(line: bytes) -> tuple[int, JournalEvent]:
         return at, UnknownJournalEvent(type=str(kind or ""), raw=raw, is_damaged=is_damaged)
 
 
-def recover_event_from_torn_line(line: bytes) -> tuple[int, JournalEvent] | None:
-    """Return the event at the end of a line that starts with a torn event."""
+def split_torn_line(line: bytes) -> tuple[bytes, bytes]:
+    """Return the torn event at the start of a line, and the complete event after it, which may be empty."""
     start = line.find(_LINE_START, 1)
     while start > 0:
         try:
-            return parse_journal_line(line[start:])
+            parse_journal_line(line[start:])
         except ValueError:
             start = line.find(_LINE_START, start + 1)
-    return None
+        else:
+            return line[:start], line[start:]
+    return line, b""
+
+
+def is_start_of_event(part: bytes) -> bool:
+    """Return True if the part has the complete time of an event, without which it could be of any event."""
+    return len(part) >= _TIME_SIZE and part.startswith(_LINE_START)
