@@ -180,6 +180,30 @@ tools = [{ name = "TeamCreate", input = { team_name = "crew" } }]
 repeat = true
 text = "done"
 """
+LATEST_DAMAGES = {
+    "emptied": (JOURNAL_DAMAGES["emptied"], "It is empty."),
+    "a cut last line": (JOURNAL_DAMAGES["a cut last line"], "The end of the journal is missing."),
+}
+
+
+@pytest.mark.spec("LIM-15", "LIF-05")
+@pytest.mark.parametrize("damage", LATEST_DAMAGES)
+async def test_views_report_damage_at_the_end_of_a_journal_as_soon_as_its_run_has_ended(
+    shoal: ShoalProgram, home: Path, damage: str
+) -> None:
+    script = shoal.project / "mind.toml"
+    script.write_text(TEAM_SCRIPT)
+    ran = await shoal("-p", "begin", "--model", f"scripted:{script}", "--session-id", SESSION)
+    assert ran.code == 0
+    journal = home / "shoal/runs" / SESSION / "journal.jsonl"
+    change, reason = LATEST_DAMAGES[damage]
+    journal.write_bytes(change(journal.read_bytes()))
+    for view in (*VIEWS[:3], ("ps", SESSION), ("cost", SESSION), ("watch", SESSION), ("export", SESSION)):
+        ran = await shoal(*view)
+        assert ran.code == 0, (view, ran.err)
+        assert ran.err.count(f"The journal {journal} is damaged: {reason}") == 1, (view, ran.err)
+
+
 REPLACEMENTS: dict[str, Callable[[Path], None]] = {
     "directory": Path.mkdir,
     "link": lambda path: path.symlink_to("elsewhere"),

@@ -26,7 +26,8 @@ from shoal.core.agents.subagents import (
 from shoal.core.budgets.usage import Usage
 from shoal.core.errors import StateFileError
 from shoal.core.events import JournalEvent, UnknownJournalEvent
-from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, RequestId
+from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, RequestId, SessionId
+from shoal.core.journal_progress import journal_damage
 from shoal.core.permissions.questions import (
     AllowAnswer,
     ChoiceAnswer,
@@ -36,6 +37,8 @@ from shoal.core.permissions.questions import (
     MultipleChoice,
     PermissionQuestion,
 )
+from shoal.stores.files.home.home_paths import get_journal_path
+from shoal.stores.files.locks.pid_locks import SessionLock
 from shoal.stores.files.sessions.file_journal import GROWTH_CHECK, FileJournal, follow_journal, read_journal
 from shoal.wire.journal_codec import encode_journal_line
 
@@ -357,6 +360,25 @@ def test_a_torn_event_that_is_not_written_again_is_reported_as_lost(
     recorded = [record.event for record in read_journal(path, report_problem=reports.append)]
     assert recorded == [make_note("one"), RETAINED]
     assert reports == [f"The journal has an incomplete event at offset {offset} ({size} bytes)."]
+
+
+@pytest.mark.spec("LIM-15")
+@pytest.mark.parametrize("end", [b"", b'{"at":"20'])
+def test_an_event_that_may_still_be_written_is_not_reported_as_damage(home: Path, end: bytes):
+    session = SessionId("s-1")
+    path = get_journal_path(home, session)
+    lock = SessionLock(home, session)
+    path.write_bytes(end)
+    reports: list[str] = []
+    token = journal_damage.set(lambda _, problem: reports.append(problem))
+    try:
+        assert list(read_journal(path)) == []
+        assert reports == [], "the process that holds the lock may be writing it"
+        lock.release()
+        assert list(read_journal(path)) == []
+    finally:
+        journal_damage.reset(token)
+    assert reports == ["The end of the journal is missing." if end else "It is empty."]
 
 
 def test_only_some_torn_events_are_compared_with_later_lines(path: Path, clock: FixedClock):

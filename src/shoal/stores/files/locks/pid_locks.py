@@ -95,7 +95,17 @@ def is_external_lead_alive(home: Path, team: str) -> bool:
     return _is_lock_held(_get_external_member_lock_path(home, team, LEAD_NAME))
 
 
+def is_pid_lock_free(path: Path) -> bool:
+    """Return True if there is a lock file and no process holds its lock."""
+    return _read_lock_state(path) is False
+
+
 def _is_lock_held(path: Path) -> bool:
+    return _read_lock_state(path) is True
+
+
+def _read_lock_state(path: Path) -> bool | None:
+    """Return whether a process holds the lock; None if there is no lock file, or it cannot be read."""
     with suppress(OSError):
         # Read-only: closing a file open for writing wakes all watchers of the directory, which call this.
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -103,7 +113,7 @@ def _is_lock_held(path: Path) -> bool:
             return is_flocked(fd)
         finally:
             os.close(fd)
-    return False
+    return None
 
 
 def find_session_pid(home: Path, session: SessionId) -> int | None:

@@ -27,6 +27,7 @@ from shoal.stores.files.home.home_paths import (
     sync_file_data,
     write_all_bytes,
 )
+from shoal.stores.files.locks.pid_locks import is_pid_lock_free
 from shoal.stores.journal_records import parse_journal_records
 from shoal.wire.journal_codec import encode_journal_line
 
@@ -35,7 +36,7 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK = 1 << 20
 GROWTH_CHECK = 256
 _WRITING_SECONDS = 10.0
-"""A journal that has not changed for this long is not being written."""
+"""A journal that has not changed for this long is not being written, even if a process works on the run."""
 _END_EVENTS = (AgentEnded, WorktreeWorkRetained)
 
 
@@ -176,18 +177,24 @@ def read_journal(
             return
         raise StateFileError(f"Cannot read the journal {path}: {error.strerror}.", path=path) from error
     with file:
-        if report_damage is not None and _is_end_missing(file):
-            report_problem("The end of the journal is missing.")
+        if report_damage is not None and (missing := _describe_missing_end(file, path)) is not None:
+            report_problem(missing)
         file.seek(offset)
         yield from parse_journal_records(iter(lambda: file.read(_CHUNK), b""), offset, report_problem)
 
 
-def _is_end_missing(file: BinaryIO) -> bool:
-    """Return True if the last line is incomplete, or if there is none, and nobody is writing it."""
+def _describe_missing_end(file: BinaryIO, path: Path) -> str | None:
+    """Return a sentence if the journal is empty or its last line is incomplete, and nobody is writing it."""
+    # Checked before the end is read: what the last process of the run wrote is read below.
+    may_be_written = not is_pid_lock_free(path.with_name("lock"))
     status = os.fstat(file.fileno())
-    if time.time() - status.st_mtime < _WRITING_SECONDS:
-        return False
-    return not status.st_size or os.pread(file.fileno(), 1, status.st_size - 1) != b"\n"
+    if may_be_written and time.time() - status.st_mtime < _WRITING_SECONDS:
+        return None
+    if not status.st_size:
+        return "It is empty."
+    if os.pread(file.fileno(), 1, status.st_size - 1) != b"\n":
+        return "The end of the journal is missing."
+    return None
 
 
 def find_offset_of_last_bytes(path: Path, size: int, end: int) -> int:
