@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,11 @@ from team_helpers import make_shoal_settings
 import shoal
 from agent_scripts import call_tool, run_all_turns
 from server_scripts import join_conversation, open_process_session, run_provider
-from team_scripts import get_home, read_team_config, send_message, spawn_member
+from shoal.app.teams.team_store import TeamStore
+from shoal.core.clock import SystemClock
+from shoal.core.ids import IdGenerator
+from shoal.core.teams.tasks import TaskDraft
+from team_scripts import get_home, read_inbox, read_team_config, send_message, spawn_member
 
 CREATE = call_tool("TeamCreate", team_name="crew")
 LEAD = [CREATE, spawn_member("ann", "Remember heron."), "Wait.", "Good."]
@@ -95,6 +100,37 @@ async def test_a_team_stays_complete_when_resumed_with_a_spent_budget(
         ) as session:
             assert [each.name for each in session.teams.list_members()] == ["ann"]
         assert read_member_entry()["name"] == "ann"
+
+
+@pytest.mark.spec("USR-02", "TEAM-05")
+@pytest.mark.parametrize("mode", ["process", "in-process"])
+async def test_members_claim_no_task_when_the_budget_of_the_run_is_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    lead = [CREATE, [spawn_member("ann"), spawn_member("bob")], "Wait.", "Good."]
+    async with run_provider(monkeypatch, lead=lead, ann=["Rest."], bob=["Rest."]) as server:
+        ident = await run_first_session(tmp_path, mode)
+        sent = len(server.requests)
+        store = TeamStore(get_home(), clock=SystemClock(), ids=IdGenerator())
+        await store.open_board("crew").create(TaskDraft(subject="Dig", description=""))
+        await store.aclose()
+        async with (
+            open_process_session(
+                tmp_path, resume=ident, settings=make_shoal_settings(teammate_mode=mode), max_total_tokens=1
+            ) as session,
+            asyncio.timeout(30),
+        ):
+            await session.wait_agents_idle()
+            states = {each.name: each.state for each in session.teams.list_members()}
+        mail = [json.loads(each["text"]) for each in read_inbox("crew", "team-lead")]
+    transcripts = list(get_home().glob("projects/*/*/subagents/agent-*@crew.jsonl"))
+    assert len(transcripts) == 2
+    assert states == {"ann": "idle", "bob": "idle"}
+    assert len(server.requests) == sent
+    failed = {each["from"]: each["failureReason"] for each in mail if each.get("idleReason") == "failed"}
+    assert failed.keys() == {"ann", "bob"}
+    assert all("the budget of 1 tokens is spent" in reason for reason in failed.values())
+    assert not any("is yours now" in path.read_text() for path in transcripts)
 
 
 @pytest.mark.spec("TEAM-05")

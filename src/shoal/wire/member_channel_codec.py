@@ -163,6 +163,7 @@ class MemberWorkSlotReleasedMessage(_MemberChannelMessage, frozen=True, tag="Res
 class BudgetGrantDecidedMessage(_MemberChannelMessage, frozen=True, tag="Granted"):
     number: int
     refusal: BudgetRefusal | None = None
+    """Reason why nothing is granted. With a slot for work, the limit that leaves nothing for a request."""
     usd: float = 0.0
     """Dollars that the lead reserved."""
     tokens: int = 0

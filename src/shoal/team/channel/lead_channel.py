@@ -101,6 +101,8 @@ class RemoteBudget(Budget):
         self._limit_set = limit_set
         self._send = send
         self._number = 0
+        self._spent_limit: BudgetRefusal | None = None
+        """Limit that was spent when the lead's process granted the last slot for work."""
         self._pending: dict[int, asyncio.Future[BudgetGrantDecidedMessage]] = {}
 
     def get_or_create_agent_budget(
@@ -114,6 +116,10 @@ class RemoteBudget(Budget):
         else:
             found_budget.apply_limits(kind, time_limits)
         return found_budget
+
+    def find_spent_limit(self, kind: str) -> BudgetRefusal | None:
+        """Return what the lead's process reported; it refuses the requests that follow in any case."""
+        return self._spent_limit
 
     def require_priced_model(self, card: ModelCard, kind: str | None = None) -> None:
         full_budget = Budget(
@@ -145,11 +151,12 @@ class RemoteBudget(Budget):
         number, grant = self.register_grant_request()
         self._send(MemberWorkSlotRequestedMessage(number=number))
         try:
-            await grant
+            granted = await grant
         except asyncio.CancelledError:
             self._send(MemberWorkSlotReleasedMessage())
             raise
         slot.is_running = True
+        self._spent_limit = granted.refusal
 
     def deactivate_agent_slot(self, slot: AgentSlot) -> None:
         if slot.is_running:

@@ -267,13 +267,18 @@ class MemberBudgetServer:
 
     def _grant_work_slot_or_wait(self, number: int, tasks: asyncio.TaskGroup) -> None:
         if self._budget.try_activate_agent_slot(self._member_slot):
-            self._send(BudgetGrantDecidedMessage(number=number))
+            self._send_work_slot(number)
         else:
             self._slot_task = tasks.create_task(self._grant_work_slot(number))
 
     async def _grant_work_slot(self, number: int) -> None:
         await self._budget.activate_agent_slot(self._member_slot)
-        self._send(BudgetGrantDecidedMessage(number=number))
+        self._send_work_slot(number)
+
+    def _send_work_slot(self, number: int) -> None:
+        """Grant the slot, and report a spent limit: the member may use the slot for the mail that it has."""
+        spent_limit = self._budget.find_spent_limit(self._member_slot.kind)
+        self._send(BudgetGrantDecidedMessage(number=number, refusal=spent_limit))
 
     def _release_work_slot(self) -> None:
         task, self._slot_task = self._slot_task, None

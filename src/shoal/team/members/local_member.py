@@ -13,7 +13,7 @@ from shoal.agent.loop import LoopResult, run_agent_loop
 from shoal.agent.repetition_guard import enforce_claim_limit
 from shoal.core.agents.identity import assume_identity
 from shoal.core.agents.subagents import ResolvedAgentSettings, RetainedWorktreeWork
-from shoal.core.budgets.limits import AgentSlot
+from shoal.core.budgets.limits import AgentSlot, BudgetRefusal
 from shoal.core.clock import format_iso_time
 from shoal.core.compact_event import CompactEvent
 from shoal.core.conversation.inbox_items import InboxItem
@@ -414,6 +414,10 @@ class LocalMember:
         await self._acquire_work_slot()
         if self._services.runtime.inbox.queue.count_waking_items(self.id):
             return
+        limit = self._services.runtime.budget.find_spent_limit(self.agent.identity.kind)
+        if limit is not None and self.can_claim_task:
+            await self._report_spent_limit(limit)
+            return
         # Set before the next await: a team whose last open task is being claimed is not quiet.
         self.is_claiming = True
         claim = None
@@ -435,6 +439,19 @@ class LocalMember:
             self.is_claiming = False
             if claim is None or not claim.success:
                 self._release_work_slot()
+            self._observer.notify_changed()
+
+    async def _report_spent_limit(self, limit: BudgetRefusal) -> None:
+        """Report as failed instead of claiming a task for which no request can be sent."""
+        outcome = AgentRunOutcome(status="failed", text=self._last_assistant_text, detail=limit.sentence)
+        ident = f"{self._idle_notice_id}-{limit.limit}"
+        # The team is not quiet before the lead knows.
+        self.is_claiming = True
+        try:
+            await self._notify_lead_and_go_idle("failed", outcome, ident=ident)
+        finally:
+            self.is_claiming = False
+            self._release_work_slot()
             self._observer.notify_changed()
 
     async def _acquire_work_slot(self) -> None:
@@ -522,8 +539,10 @@ class LocalMember:
         """Id of its idle notice, derived from the last entry of its transcript."""
         return f"rest-{self.agent.conversation.last_entry or self._services.ids.new_short_id()}"
 
-    async def _notify_lead_and_go_idle(self, reason: IdleReason, outcome: AgentRunOutcome) -> None:
-        """Send the lead one idle notice per working period, then show the idle state."""
+    async def _notify_lead_and_go_idle(
+        self, reason: IdleReason, outcome: AgentRunOutcome, *, ident: str = ""
+    ) -> None:
+        """Send the lead an idle notice, by default one per working period, then show the idle state."""
         self.claims_tasks = reason == "available"
         if reason == "failed":
             self._queue_release_notice(await self._board.release_owner_tasks(self.name))
@@ -551,7 +570,7 @@ class LocalMember:
                 failure_reason=outcome.detail or reason if reason == "failed" else None,
                 result=result or None,
             ),
-            ident=self._idle_notice_id,
+            ident=ident or self._idle_notice_id,
         )
         self._observer.set_roster_activity(self.name, active=False)
         self._services.runtime.events.emit_event(
