@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from shoal_process import ShoalProgram
 
+from shoal.app.doctor.team_files import find_damaged_team_files
+from shoal.app.settings.configured_store import open_home_store
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
@@ -114,6 +116,41 @@ async def test_views_change_nothing(shoal: ShoalProgram, home: Path, damage: str
     if damage in ("a torn roster", "a roster that is a pipe"):
         assert "config.json is damaged" in ran["team", "show", "crew"].err
         assert "uses its last good copy" in ran["team", "show", "crew"].err
+
+
+@pytest.mark.spec("LIM-15", "LIF-05")
+async def test_doctor_reports_damaged_team_files_as_the_views_of_the_team_do(
+    shoal: ShoalProgram, home: Path
+) -> None:
+    async def list_problems() -> list[str]:
+        ran = await shoal("doctor", "--json", OLLAMA_HOST="127.0.0.1:9")
+        return [
+            fact["value"]
+            for fact in json.loads(ran.text)["facts"]
+            if (fact["area"], fact["name"], fact["state"]) == ("home", "team", "warn")
+        ]
+
+    await create_team(home)
+    assert await list_problems() == []
+    for damage in ("a torn roster", "a torn inbox", "a torn task"):
+        DAMAGES[damage](home)
+    before = list_files(home)
+    problems = await list_problems()
+    assert list_files(home) == before
+    shown = (await shoal("team", "show", "crew")).err.splitlines()
+    assert sorted(f"shoal: {problem}" for problem in problems) == sorted(shown)
+    for name in ("config.json", "ann.json", "1.json"):
+        assert sum(f"/{name}" in problem for problem in problems) == 1, problems
+
+
+async def test_doctor_checks_damaged_team_files_for_a_limited_time(home: Path) -> None:
+    await create_team(home)
+    DAMAGES["a torn task"](home)
+    store = open_home_store(home, read_only=True)
+    assert len(await find_damaged_team_files(store, home)) == 1
+    assert await find_damaged_team_files(store, home, max_seconds=0.0) == [
+        "There was no time to check all files of 1 team. Check one team: shoal team show NAME"
+    ]
 
 
 async def test_a_team_is_shown_in_a_locale_that_cannot_encode_it(shoal: ShoalProgram, home: Path) -> None:

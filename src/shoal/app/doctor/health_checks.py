@@ -42,6 +42,7 @@ def run_health_checks(
     else:
         diagnostics += machine_checks.check_home_directory(loaded.home, loaded.find_setting_origin("home"))
         diagnostics += _end_leftover_programs(loaded.home)
+        diagnostics += _check_team_files(loaded.home, cwd, environ)
         diagnostics += _diagnose_settings_files(loaded)
         diagnostics += _check_agent_files(loaded, cwd)
         diagnostics.append(_check_sandbox(loaded, cwd))
@@ -82,6 +83,19 @@ def _end_leftover_programs(home: Path) -> Iterator[DoctorDiagnostic]:
         )
     for note in remove_leftover_git_marks(home):
         yield DoctorDiagnostic(area="home", name="git", state="warn", value=note)
+
+
+def _check_team_files(home: Path, cwd: Path, environ: Mapping[str, str]) -> Iterator[DoctorDiagnostic]:
+    from shoal.app.doctor.team_files import find_damaged_team_files
+    from shoal.app.settings.configured_store import open_home_store
+
+    try:
+        store = open_home_store(home, cwd=cwd, environ=environ, read_only=True)
+        problems = asyncio.run(find_damaged_team_files(store, home))
+    except ShoalError as error:
+        problems = [str(error)]
+    for problem in problems:
+        yield DoctorDiagnostic(area="home", name="team", state="warn", value=problem)
 
 
 def _diagnose_settings_files(settings: Settings) -> Iterator[DoctorDiagnostic]:
