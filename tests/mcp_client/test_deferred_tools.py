@@ -177,6 +177,60 @@ async def test_the_first_request_does_not_wait_for_a_server_and_a_search_does(tm
 
 @pytest.mark.spec("CMP-111")
 @pytest.mark.needs("mcp")
+@pytest.mark.parametrize("can_search", [False, True])
+async def test_a_call_to_a_server_that_is_still_connecting_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_search: bool
+) -> None:
+    monkeypatch.setenv("ENABLE_TOOL_SEARCH", str(can_search).lower())
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    settings = {"mcpServers": {"slow": make_rogue_config("slow", str(pipe))}, "shoal": {"mcp_wait": 0.05}}
+    (get_home() / "settings.json").write_text(json.dumps(settings))
+    calls = [call_tool("mcp__slow__echo", text="early"), call_tool("mcp__slower__echo", text="wrong"), "done"]
+    later = [call_tool("ToolSearch", query="echo")] if can_search else []
+    model = ScriptedModel([*calls, *later, call_tool("mcp__slow__echo", text="hello"), "done"])
+    async with shoal.open(cwd=tmp_path, model=model, skip_permissions=True) as session:
+        await run_all_turns(session)
+        Thread(target=pipe.write_text, args=("go",)).start()
+        await session.runtime.servers.wait_until_settled()
+        await run_all_turns(session, "Go on.")
+    early, wrong, *_, echoed = list_result_texts(session)
+    assert early.startswith(
+        "The tool mcp__slow__echo is not available yet, because the MCP server slow is still connecting. "
+    )
+    assert early.endswith("then call it again.")
+    assert ("ToolSearch" in early) is can_search
+    assert wrong.startswith("There is no tool named 'mcp__slower__echo'.")
+    assert "hello" in echoed
+
+
+@pytest.mark.spec("CMP-111")
+@pytest.mark.needs("mcp")
+async def test_an_agent_without_a_search_is_not_told_to_wait_for_a_tool_that_it_cannot_get(
+    tmp_path: Path,
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    settings = {"mcpServers": {"slow": make_rogue_config("slow", str(pipe))}}
+    (get_home() / "settings.json").write_text(json.dumps(settings))
+    agents = {"reader": {"description": "d", "prompt": "p", "tools": ["Read"]}}
+    results: list[str] = []
+
+    def look(request: ModelRequest) -> str:
+        results.append(str(request.messages[-1].content))
+        return "done"
+
+    reader = [call_tool("mcp__slow__echo", text="early"), look]
+    model = script_agents(lead=[spawn_agent("reader", subagent_type="reader"), "done"], reader=reader)
+    async with shoal.open(cwd=tmp_path, model=model, agents=agents, skip_permissions=True) as session:
+        await run_all_turns(session)
+        assert map_statuses(session) == {"slow": "pending"}
+    (result,) = results
+    assert "There is no tool named 'mcp__slow__echo'." in result
+
+
+@pytest.mark.spec("CMP-111")
+@pytest.mark.needs("mcp")
 async def test_a_lead_without_a_server_that_works_gets_no_search(tmp_path: Path) -> None:
     settings = {"mcpServers": {"broken": {"command": str(tmp_path / "none")}}}
     (get_home() / "settings.json").write_text(json.dumps(settings))

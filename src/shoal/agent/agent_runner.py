@@ -154,6 +154,8 @@ class AgentContextSources(Struct, kw_only=True):
     """Saves memories before a compaction; returns the text to add to the summary."""
     read_mentions: Callable[[AgentRunner, Message], Awaitable[Message | None]] | None = None
     """Reads what a person's message mentions; None if there is nothing to add."""
+    explain_missing_tool: Callable[[AgentRunner, str], str] | None = None
+    """Explains why a tool that the agent called is not available yet; empty if there is no such tool."""
 
 
 class AgentRunner(Struct, kw_only=True):

@@ -271,7 +271,9 @@ async def _dispatch_tool_call(
 ) -> ToolOutput:
     tool = _find_tool_by_name_or_alias(agent, call.name)
     if tool is None:
-        return create_tool_error_output(_explain_unknown_tool(call.name, list(agent.tools)))
+        explain = agent.context.explain_missing_tool
+        explanation = "" if explain is None else explain(agent, call.name)
+        return create_tool_error_output(explanation or _explain_unknown_tool(call.name, list(agent.tools)))
     if MALFORMED_INPUT_KEY in call.input:
         arguments = repr(str(call.input[MALFORMED_INPUT_KEY])[:PREVIEW_LENGTH])
         return create_tool_error_output(format_notice("invalid_json", tool=call.name, arguments=arguments))

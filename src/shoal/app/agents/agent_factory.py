@@ -530,9 +530,8 @@ class AgentFactory:
 
     def _create_runner(self, blueprint: AgentBlueprint, permissions: PermissionEngine) -> AgentRunner:
         runtime, facts, parent = self._runtime, blueprint.facts, blueprint.new_agent.parent
-        agent = blueprint.new_agent.agent
+        agent, assignment = blueprint.new_agent.agent, blueprint.new_agent.assignment
         environment = parent.environment
-        assignment = blueprint.new_agent.assignment
         hook_subject = HookSubjectAgent(
             identity=build_agent_identity(blueprint),
             workspace=blueprint.agent_workspace.workspace,
@@ -583,6 +582,7 @@ class AgentFactory:
                 else None,
                 build_briefing=None if assignment is None else assignment.build_briefing,
                 read_mentions=runtime.knowledge.mentions.read_mentions,
+                explain_missing_tool=runtime.agents.deferral.explain_missing_tool,
                 server_instructions=runtime.servers.create_agent_instructions(blueprint.agent_tools),
             ),
         )

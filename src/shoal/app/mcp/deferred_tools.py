@@ -9,12 +9,13 @@ from functools import partial
 from shoal.agent.agent_runner import AgentRunner
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.mcp.mcp_servers import SessionMcpServerManager
+from shoal.app.model_notices import format_session_notice
 from shoal.app.settings.settings import Settings
 from shoal.core.agents.agent_definitions import AgentCapabilities, select_definition_tools
 from shoal.core.conversation.model_requests import ToolSchema
 from shoal.core.conversation.tools import Tool, ToolContext
 from shoal.core.extensions.mcp_servers import MCP_PREFIX
-from shoal.core.ids import AgentId
+from shoal.core.ids import LEAD_ID, AgentId
 from shoal.policy.permission_rules import PermissionRuleSet, ToolPermissionRule
 from shoal.tools.tool_search_tool import TOOL_SEARCH, build_tool_search_tool
 
@@ -95,6 +96,17 @@ class ToolDeferral:
         names = select(available)
         agent.load_deferred_tools(names)
         return [available[name] for name in names]
+
+    def explain_missing_tool(self, agent: AgentRunner, name: str) -> str:
+        """Explain that the server of the tool is still connecting; empty if the agent gets no such tool."""
+        server = self._servers.find_pending_server(name)
+        is_lead = agent.identity.agent == LEAD_ID
+        if server is None or (TOOL_SEARCH not in agent.tools and not is_lead):
+            return ""  # only a search adds tools to the other agents after their start
+        advice = "search_for_pending_tool" if TOOL_SEARCH in agent.tools else "retry_pending_tool"
+        return format_session_notice(
+            "tool_of_pending_server", name=name, server=server, advice=format_session_notice(advice)
+        )
 
     def _add_late_tools(self, agent: AgentRunner, capabilities: AgentCapabilities) -> None:
         """Add the tools of servers that have connected since the agent started, all of them deferred."""

@@ -34,6 +34,7 @@ from shoal.core.extensions.mcp_servers import (
     McpServerConfig,
     McpServerState,
     McpServerStatus,
+    format_mcp_tool_prefix,
     matches_mcp_server_pattern,
 )
 from shoal.core.extensions.skills import ExternalSlashPrompt
@@ -283,6 +284,11 @@ class SessionMcpServerManager:
         if self._started is None:
             return tuple(server.name for server in self.configured.servers)
         return tuple(managed.server.name for managed in self._servers if managed.status == "pending")
+
+    def find_pending_server(self, tool: str) -> str | None:
+        """Return the name of the server that may offer this tool when it is connected."""
+        names = self.list_pending_names()
+        return next((name for name in names if tool.startswith(format_mcp_tool_prefix(name))), None)
 
     def list_always_loaded_prefixes(self) -> tuple[str, ...]:
         """Return the name prefixes of tools that are never deferred."""

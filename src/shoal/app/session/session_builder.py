@@ -441,6 +441,7 @@ def _create_lead(
             build_briefing=teams.build_lead_briefing,
             save_memory=_create_session_memory(runtime),
             read_mentions=runtime.knowledge.mentions.read_mentions,
+            explain_missing_tool=runtime.agents.deferral.explain_missing_tool,
             server_instructions=runtime.servers.create_agent_instructions(),
             path_instructions=runtime.knowledge.create_path_instructions(
                 runtime.lead.workspace, runtime.lead.permissions
