@@ -204,12 +204,22 @@ async def find_loss(kind: str, tree: Tree, acknowledged: Facts, directory: Path)
     shutil.rmtree(image, ignore_errors=True)
     image.mkdir()
     write_tree(tree, image)
+    restore_overflow_inodes(image)
     try:
         found = await READERS[kind](FileStore(image), problems.append)
     except (ShoalError, ValueError) as error:
         return f"not readable: {error}"
     missing = {name: value for name, value in acknowledged.items() if not is_found(found.get(name), value)}
     return "; ".join([*problems, *([f"missing: {missing}"] if missing else [])])
+
+
+def restore_overflow_inodes(image: Path) -> None:
+    """Let the position of each overflow name the copied file: a power cut keeps the inodes of files."""
+    for state in image.glob("shoal/teams/*/overflow/*.state"):
+        _, separator, rest = state.read_bytes().partition(b" ")
+        overflow = state.with_suffix(".jsonl")
+        if separator and overflow.exists():
+            state.write_bytes(b"%d %b" % (overflow.stat().st_ino, rest))
 
 
 def is_found(found: str | None, acknowledged: str) -> bool:

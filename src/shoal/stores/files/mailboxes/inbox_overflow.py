@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from shoal.stores.files.access.directory_handle import DirectoryHandle, read_fd_from_offset
 from shoal.stores.files.access.line_files import append_lines, read_complete_lines, truncate_partial_last_line
-from shoal.stores.files.home.home_paths import build_write_error
+from shoal.stores.files.home.home_paths import build_write_error, sync_file_data
 
 _STATE_SIZE = 96
 """Fixed size of the state file in bytes."""
@@ -131,6 +131,9 @@ class InboxOverflow:
         try:
             if batch.end >= self._size:
                 os.ftruncate(fd, 0)
+                if self._directory.durable:
+                    # Later, the inbox no longer holds the mail that shows a recovery that it was moved.
+                    sync_file_data(fd)
             else:
                 self._directory.replace_file(self._file, read_fd_from_offset(fd, batch.end))
         except OSError as error:
