@@ -23,6 +23,7 @@ from reference_pages.doc_text import (
 from reference_pages.variables import list_variables
 from shoal.wire.settings_codec import (
     AgentLimitSettings,
+    ClusterSettings,
     ModelSettings,
     PerFileSettingsSchema,
     PermissionSettings,
@@ -40,6 +41,7 @@ _INNER: dict[type[Struct], str] = {
     AgentLimitSettings: "shoal.agent_limits",
     SandboxSettings: "shoal.sandbox",
     TelemetrySettings: "shoal.telemetry",
+    ClusterSettings: "shoal.cluster",
 }
 _STRUCT_PATHS: tuple[tuple[type[Struct], str], ...] = (
     (SettingsSchema, ""),
@@ -55,6 +57,7 @@ _LINKS = {
     "shoal.agent_limits": "[limits.md](../limits.md)",
     "shoal.sandbox": "[SECURITY.md](../../SECURITY.md)",
     "shoal.telemetry": "[telemetry.md](../telemetry.md)",
+    "shoal.cluster": "[run-on-several-machines.md](../how-to/run-on-several-machines.md)",
 }
 _OPENING = """
 Settings are JSON objects in files. From highest to lowest precedence: managed
@@ -80,7 +83,7 @@ def build_settings_page() -> str:
         _render_part("permissions", "`permissions`", PermissionSettings),
     ]
     parts.append(_render_part("shoal", "`shoal`", ShoalSettings))
-    inner = (ModelSettings, AgentLimitSettings, SandboxSettings, TelemetrySettings)
+    inner = (ModelSettings, AgentLimitSettings, SandboxSettings, TelemetrySettings, ClusterSettings)
     parts += [_render_part(_INNER[kind], f"`{_INNER[kind]}`", kind) for kind in inner]
     rows = [(format_code(name), words) for name, words in list_variables().items()]
     variables_section = f"## Variables\n\n{_VARIABLES}\n\n{render_table(('variable', 'meaning'), rows)}"
