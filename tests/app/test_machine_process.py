@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from agent_scripts import call_tool, read_events, script_agents
 from session_helpers import collect_events, open_session
+from shoal.app.agents.cluster_files import ClusterFiles
 from shoal.app.agents.member_bootstrap import (
     MemberBootstrap,
     build_inherited_options,
@@ -47,11 +48,17 @@ from shoal.backends.socket_channel import ChannelMultiplexer, SharedChannel, Soc
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ShoalError, WorktreeError
 from shoal.core.events import NoteAdded
-from shoal.core.teams.member_backends import AGENT_ENVIRONMENT_MARKS
+from shoal.core.teams.member_backends import AGENT_ENVIRONMENT_MARKS, MemberLaunchArgs
 from shoal.stores.files.file_store import FileStore
+from shoal.workspaces import git_runner
 from shoal.workspaces.checkout import find_git_checkout
 from shoal.workspaces.git_runner import GitRunner
-from shoal.workspaces.project_transfer import MachineCheckout, bundle_project, find_project_origin
+from shoal.workspaces.project_transfer import (
+    KnownCommits,
+    MachineCheckout,
+    bundle_project,
+    find_project_origin,
+)
 from team_scripts import get_home
 
 CLOCK = SystemClock()
@@ -288,10 +295,12 @@ def test_a_process_for_one_member_refuses_it_and_ends(tmp_path: Path) -> None:
 
 def test_a_process_ends_when_the_connection_to_its_lead_is_gone_and_not_before() -> None:
     here, there = socket.socketpair()
+    fetch = subprocess.Popen(["sleep", "600"], start_new_session=True)
     child = os.fork()
     if child == 0:
         try:
             here.close()
+            git_runner._server_command_groups.add(fetch.pid)
             ray_member_main.LOST_LEAD_GRACE = 0.01
             _watch_lead(there.fileno())
         finally:
@@ -304,6 +313,10 @@ def test_a_process_ends_when_the_connection_to_its_lead_is_gone_and_not_before()
     assert select.select([watched], [], [], 30)[0] == [watched]
     os.close(watched)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    try:
+        assert fetch.wait(30) == -signal.SIGKILL
+    finally:
+        fetch.kill()
 
 
 async def test_a_hosted_member_ends_its_session_or_is_aborted_before_it_has_one(tmp_path: Path) -> None:
@@ -389,7 +402,7 @@ async def create_checkout(git: GitRunner, project: Path, *, sends_bundle: bool =
         known = await receive(lead)
         assert known is not None
         if sends_bundle:
-            commits = msgspec.json.decode(known, type=tuple[str, ...])
+            commits = msgspec.json.decode(known, type=KnownCommits).commits
             send_in_parts(lead, await bundle_project(git, checkout, origin, commits))
         else:
             lead.close()
@@ -431,12 +444,44 @@ async def test_a_checkout_that_cannot_be_created_is_refused_after_the_bundle_was
         origin = await find_project_origin(git, found, REF, name="s1-ann")
         orders, channel = lead.order_member()
         orders.send(msgspec.json.encode(origin))
-        assert await receive(orders) == b"[]"
+        assert await receive(orders) == b'{"commits":[],"machine":"","problem":""}'
         send_in_parts(orders, b"bundle")
         channel.send(encode_member_bootstrap(build_bootstrap(project)))
         hello = msgspec.json.decode(await receive(channel) or b"", type=MemberHello)
         assert "git" in hello.refusal
         assert not serving.done()
+
+
+async def test_a_machine_fetches_what_is_pushed_and_gets_the_rest_from_the_lead(
+    tmp_path: Path, project: Path
+) -> None:
+    run_git(tmp_path, "init", "-q", "--bare", "remote.git")
+    (project / "large.bin").write_bytes(os.urandom(300_000))
+    for arguments in (
+        ("add", "-A"),
+        ("commit", "-qm", "large"),
+        ("remote", "add", "origin", str(tmp_path / "remote.git")),
+        ("push", "-q", "-u", "origin", "HEAD"),
+    ):
+        run_git(project, *arguments)
+    (project / "a.txt").write_text("not pushed\n")
+    notes: list[str] = []
+    files = ClusterFiles(project, environ=os.environ, clock=CLOCK, report=notes.append, uncommitted=True)
+    member = MemberLaunchArgs(
+        agent="ann@crew", name="ann", team="crew", color=None, session="s1", kind="worker", model="m"
+    )
+    with pair() as (lead, orders):
+        origin = await files.describe_origin(member)
+        creating = asyncio.create_task(_create_checkout(orders, origin, CLOCK))
+        bundle = await files.build_bundle(origin, await receive(lead) or b"")
+        send_in_parts(lead, bundle)
+        async with asyncio.timeout(60):
+            checkout = await creating
+    assert checkout is not None
+    assert (checkout.cwd / "a.txt").read_text() == "not pushed\n"
+    assert (checkout.cwd / "large.bin").exists()
+    assert 0 < len(bundle) < 10_000
+    assert notes == []
 
 
 async def order_checkout(lead: Lead, git: GitRunner, project: Path) -> tuple[SharedChannel, SharedChannel]:
@@ -445,8 +490,8 @@ async def order_checkout(lead: Lead, git: GitRunner, project: Path) -> tuple[Sha
     origin = await find_project_origin(git, checkout, REF, name="s1-ann")
     orders, channel = lead.order_member()
     orders.send(msgspec.json.encode(origin))
-    known = msgspec.json.decode(await receive(orders) or b"", type=tuple[str, ...])
-    send_in_parts(orders, await bundle_project(git, checkout, origin, known))
+    known = msgspec.json.decode(await receive(orders) or b"", type=KnownCommits)
+    send_in_parts(orders, await bundle_project(git, checkout, origin, known.commits))
     async with asyncio.timeout(60):
         while not (list_checkouts() and (list_checkouts()[0] / "a.txt").exists()):
             await asyncio.sleep(0.01)

@@ -29,6 +29,7 @@ from cluster_helpers import (
 )
 
 from agent_scripts import call_tool
+from git_servers import run_git_daemon
 from ray_machines import LEAD_KEY, RayMachines
 from server_scripts import find_speaker, join_conversation, list_requests_of, run_provider
 from shoal.core.conversation.messages import ToolUseBlock
@@ -288,6 +289,42 @@ async def test_work_of_a_killed_machine_is_in_the_project_and_continues_elsewher
     assert (project / "notes.txt").read_text() == "by the lead\n"
     assert run_git(project, "status", "--porcelain") == "?? draft.txt"
     restore_machine(before)
+
+
+@pytest.mark.parametrize("fetches", [True, False])
+async def test_a_member_gets_pushed_commits_from_the_remote_unless_a_setting_forbids_it(
+    tmp_path: Path,
+    machines: RayMachines,
+    cluster_database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    fetches: bool,
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "notes.txt").write_text("pushed\n")
+    run_git(tmp_path, "init", "-q", "--bare", "remote.git")
+    for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "first"]):
+        run_git(project, *arguments)
+    run_git(project, "remote", "add", "origin", str(tmp_path / "remote.git"))
+    run_git(project, "push", "-q", "origin", "HEAD")
+    async with run_provider(
+        monkeypatch,
+        lead=[CREATE, spawn_member("ann"), "Ann works.", "Over."],
+        ann=[call_tool("Bash", "b1", command="echo done >> notes.txt"), report_done("ann"), "Done."],
+    ) as server:
+        machines.use_provider(server.url)
+        with run_git_daemon(tmp_path) as remote:
+            run_git(project, "config", "remote.origin.url", f"{remote.address}/remote.git")
+            options = {} if fetches else {"fetch_from_remote": False}
+            settings = machines.build_settings(files="git", **options)
+            async with open_cluster_session(
+                project, machines, cluster_database, settings=settings
+            ) as session:
+                await run_turns(session)
+                ref = f"refs/shoal/cluster/{session.id}/ann"
+            assert (remote.connections > 0) == fetches
+        assert has_line(server, "lead", "ann is done.")
+    assert run_git(project, "show", f"{ref}:notes.txt").split("\n") == ["pushed", "done"]
 
 
 async def test_a_member_runs_where_its_resources_are_and_is_refused_where_there_are_none(

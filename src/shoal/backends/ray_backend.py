@@ -316,8 +316,8 @@ class RayBackend:
         try:
             origin = await self._files.describe_origin(launch.launch_args)
             orders.send(origin)
-            known = await orders.receive() or b"[]"
-            bundle = await self._files.build_bundle(origin, msgspec.json.decode(known, type=list[str]))
+            known = await orders.receive() or b"{}"
+            bundle = await self._files.build_bundle(origin, known)
         except (WorktreeError, msgspec.MsgspecError) as error:
             raise ProcessError(format_backend_notice("project_not_sent", error=error)) from error
         send_in_parts(orders, bundle)

@@ -115,6 +115,9 @@ class ClusterSettings(Struct, frozen=True, kw_only=True):
     back as commits; `shared` uses the same path on all machines."""
     uncommitted: bool = False
     """True if a new teammate also gets your uncommitted changes, as one commit on top of your last commit."""
+    fetch_from_remote: bool = True
+    """True if the other machines fetch the commits that you have pushed from a remote of the repository, if
+    they can reach it; the rest comes from this machine. False sends everything from this machine."""
     send_keys: bool = False
     """True if teammates on other machines use the model keys of this machine; this needs TLS (`RAY_USE_TLS`).
     Otherwise, each machine uses its own keys."""

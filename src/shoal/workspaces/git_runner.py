@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -39,6 +40,16 @@ _SAFE_SETTINGS = (
 _SAFE_ARGUMENTS = dict.fromkeys(("diff", "log", "show"), ("--no-ext-diff", "--no-textconv"))
 _ALLOWED_PROTOCOLS = "file:http:https:ssh"
 """Protocols for objects that a partial clone lacks. Others run a program that the address names."""
+_SERVER_VARIABLES = {
+    "GIT_ALLOW_PROTOCOL": "file:git:https:ssh",
+    # Nobody is asked for a password, neither in a terminal nor in a window.
+    "GIT_ASKPASS": "",
+    "SSH_ASKPASS_REQUIRE": "never",
+    # A repository on this machine does not fetch what it lacks itself, with its own programs.
+    "GIT_NO_LAZY_FETCH": "1",
+}
+_server_command_groups: set[int] = set()
+"""Process groups of the commands that talk to servers."""
 _LIST_SETTINGS = ("config", "--list", "--show-scope", "-z")
 _MARKER_KEY = "shoal.marker"
 """Setting that shows in the list if git reads settings from the environment, as it has done since 2.31."""
@@ -90,7 +101,18 @@ class GitDirectories(Struct, frozen=True, kw_only=True):
 class GitRunner:
     """`env` is the user's environment; git does not receive variables that name another repository."""
 
-    def __init__(self, env: Mapping[str, str], clock: Clock, *, timeout: float = COMMAND_TIMEOUT) -> None:
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        clock: Clock,
+        *,
+        timeout: float = COMMAND_TIMEOUT,
+        uses_servers: bool = False,
+    ) -> None:
+        """With `uses_servers`, commands may talk to servers, for which their helpers can wait forever.
+
+        The helpers end with the command.
+        """
         self._env = {
             **{
                 name: value
@@ -102,12 +124,18 @@ class GitRunner:
             "GIT_OPTIONAL_LOCKS": "0",
             "GIT_EDITOR": "true",
             "GIT_ALLOW_PROTOCOL": _ALLOWED_PROTOCOLS,
+            **(_SERVER_VARIABLES if uses_servers else {}),
         }
         self._clock = clock
         self._timeout = timeout
+        self._has_own_group = uses_servers
         self._inherited_fds: tuple[int, ...] = ()
         self._harmless: dict[GitDirectories, tuple[_FileSignature, ...]] = {}
         """State of the configuration files of repositories that name no programs."""
+
+    def create_server_runner(self, timeout: float) -> GitRunner:
+        """Return a runner for commands that talk to servers."""
+        return GitRunner(self._env, self._clock, timeout=timeout, uses_servers=True)
 
     def set_inherited_descriptors(self, *fds: int) -> None:
         """Let every git process from now on inherit these descriptors, and with them their locks."""
@@ -189,6 +217,7 @@ class GitRunner:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 pass_fds=self._inherited_fds,
+                start_new_session=self._has_own_group,
             )
         except FileNotFoundError as error:
             if error.filename not in (None, "git"):
@@ -200,7 +229,13 @@ class GitRunner:
             raise WorktreeError(
                 format_workspace_notice("git_not_run", directory=cwd, error=error.strerror or error)
             ) from error
-        return await self._wait_for_exit(process, arguments[0], stdin)
+        if not self._has_own_group:
+            return await self._wait_for_exit(process, arguments[0], stdin)
+        _server_command_groups.add(process.pid)
+        try:
+            return await self._wait_for_exit(process, arguments[0], stdin)
+        finally:
+            _server_command_groups.discard(process.pid)
 
     async def _wait_for_exit(
         self, process: asyncio.subprocess.Process, command: str, stdin: bytes
@@ -214,7 +249,7 @@ class GitRunner:
             ) from None
         finally:
             if process.returncode is None:
-                await _stop_process(process)
+                await _stop_process(process, has_own_group=self._has_own_group)
         return GitCommandResult(process.returncode or 0, out, _parse_git_error(err))
 
 
@@ -246,8 +281,13 @@ def _read_file_signature(path: Path) -> _FileSignature:
     return found.st_ctime_ns, found.st_ino, found.st_size
 
 
-async def _stop_process(process: asyncio.subprocess.Process) -> None:
-    """Stop the process with TERM first, so that git removes its lock files."""
+async def _stop_process(process: asyncio.subprocess.Process, *, has_own_group: bool) -> None:
+    """Stop the process with TERM first, so that git removes its lock files.
+
+    If the process leads a group, the whole group is killed.
+    """
+    if has_own_group:
+        _kill_group(process.pid)
     with contextlib.suppress(ProcessLookupError):
         process.terminate()
     try:
@@ -258,6 +298,17 @@ async def _stop_process(process: asyncio.subprocess.Process) -> None:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
+
+
+def kill_server_commands() -> None:
+    """Kill the commands that talk to servers, before this process exits without waiting for them."""
+    for group in tuple(_server_command_groups):
+        _kill_group(group)
+
+
+def _kill_group(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def _parse_git_error(err: bytes) -> str:

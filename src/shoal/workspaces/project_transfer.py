@@ -5,20 +5,32 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.core.clock import Clock
 from shoal.core.errors import WorktreeError
 from shoal.workspaces.checkout import GitCheckout, get_head_commit
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
+from shoal.workspaces.project_remotes import (
+    FETCHED_REF,
+    RemoteCommit,
+    fetch_remote_commit,
+    find_remote_commit,
+)
+from shoal.workspaces.repository_lock import GitRepositoryLock
 from shoal.workspaces.workspace_texts import format_workspace_notice
 
 CHECKPOINT_REF = "refs/shoal/checkpoint"
 _KEPT_REFS = "refs/shoal/kept"
+REMOTE_TIMEOUT = 20.0
+"""Seconds to fetch from a remote. If this fails, the bundle is sent; a start has 50 seconds in total."""
+_MAX_PROBLEM_LENGTH = 300
 _MAX_KNOWN = 100
 """Commits that a machine names as known."""
 _SHA256_DIGITS = 64
@@ -39,11 +51,22 @@ class ProjectOrigin(Struct, frozen=True, kw_only=True):
     """Relative directory in which the lead works."""
     name: str = "checkout"
     """Name of the checkout on the other machine."""
+    remote: RemoteCommit | None = None
+    """Where the other machine can fetch a part of the history; None if it gets everything as a bundle."""
 
     @property
     def bundle_ref(self) -> str:
         """Ref of the commit in the bundle; a bundle for another checkout may be made at the same time."""
         return f"{_KEPT_REFS}/cluster-{self.commit}-{sha256(self.name.encode()).hexdigest()[:16]}"
+
+
+class KnownCommits(Struct, frozen=True, kw_only=True):
+    """Answer of a machine to the origin."""
+
+    commits: tuple[str, ...] = ()
+    machine: str = ""
+    problem: str = ""
+    """Why the machine cannot fetch from the remote; empty if it can, or has no reason to."""
 
 
 def relocate_checkout_path(path: str, cwd: Path) -> str:
@@ -56,7 +79,13 @@ def relocate_checkout_path(path: str, cwd: Path) -> str:
 
 
 async def find_project_origin(
-    git: GitRunner, checkout: GitCheckout, ref: str, *, name: str, uncommitted: bool = False
+    git: GitRunner,
+    checkout: GitCheckout,
+    ref: str,
+    *,
+    name: str,
+    uncommitted: bool = False,
+    uses_remote: bool = False,
 ) -> ProjectOrigin:
     """Return the commit of a ref, or HEAD if there is none. Raises `WorktreeError`.
 
@@ -70,7 +99,8 @@ async def find_project_origin(
     if uncommitted and found.status != 0:
         commit = await commit_all_files(git, checkout.git_directories, commit, "Uncommitted changes")
     roots = (await git("rev-list", "--max-parents=0", commit, at=checkout.git_directories)).text.split("\n")
-    return ProjectOrigin(project=roots[-1], commit=commit, inside=checkout.inside, name=name)
+    remote = await find_remote_commit(git, checkout, commit) if uses_remote else None
+    return ProjectOrigin(project=roots[-1], commit=commit, inside=checkout.inside, name=name, remote=remote)
 
 
 async def _refuse_shallow_clone(git: GitRunner, checkout: GitCheckout) -> None:
@@ -110,6 +140,8 @@ class MachineCheckout:
         self._origin = origin
         self._repository = directory / "repositories" / f"{origin.project}.git"
         self.top = directory / "checkouts" / check_safe_name(origin.name)
+        self._pushed = ""
+        """Commit of the remote, once this machine has it."""
         self._sent: tuple[str, str] | None = None
         """Last state that was bundled: HEAD and the tree of all files."""
         self._unsent = ""
@@ -134,22 +166,63 @@ class MachineCheckout:
             _KEPT_REFS,
             at=self._repository,
         )
-        return tuple(filter(None, listing.text.split("\n")))
+        # It may be older than those that are listed.
+        return tuple(filter(None, dict.fromkeys((self._pushed, *listing.text.split("\n")))))
+
+    async def fetch_from_remote(self, clock: Clock, *, timeout: float = REMOTE_TIMEOUT) -> str:
+        """Fetch from the remote what this machine lacks; return why this fails, or an empty string."""
+        remote = self._origin.remote
+        if remote is None:
+            return ""
+        try:
+            # The wait for another fetch counts: nobody waits for a silent server longer than that.
+            async with clock.deadline(timeout), GitRepositoryLock(self._repository, clock).acquire():
+                if not await self._has_kept_commit(remote.commit):
+                    await self._fetch_through_new_repository(remote, timeout)
+        except TimeoutError:
+            return format_workspace_notice("git_too_slow", command="fetch", seconds=f"{timeout:g}")
+        except (WorktreeError, OSError) as error:
+            return " ".join(str(error).split())[:_MAX_PROBLEM_LENGTH]
+        self._pushed = remote.commit
+        return ""
+
+    async def _fetch_through_new_repository(self, remote: RemoteCommit, timeout: float) -> None:
+        """Fetch into another repository first, so that a fetch that is interrupted leaves nothing.
+
+        It also has no configuration that an agent could have written.
+        """
+        async with self._create_new_repository() as created:
+            _share_objects(created, self._repository)
+            await fetch_remote_commit(self._git, remote, created, timeout)
+            refspec = f"+{FETCHED_REF}:{_KEPT_REFS}/{remote.commit}"
+            await _fetch_file(self._git, self._repository, str(created), refspec)
+
+    async def _has_kept_commit(self, commit: str) -> bool:
+        """Return True if a ref has the commit and its history; an object alone may lack its parents."""
+        found = await self._git.try_run(
+            "for-each-ref", "--count=1", f"--contains={commit}", _KEPT_REFS, at=self._repository
+        )
+        return found.status == 0 and bool(found.text)
 
     async def _create_repository(self) -> None:
         """Create the repository elsewhere and move it: `git init` fails if another one runs in its place."""
-        parent = self._repository.parent
-        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".new-", dir=parent) as directory:
-            created = Path(directory) / self._repository.name
-            created.mkdir(mode=0o700)
-            await self._git("init", *self._init_options, "--bare", str(created), at=created)
+        async with self._create_new_repository() as created:
             try:
                 created.rename(self._repository)
             except OSError:  # another one was faster, or an earlier one did not finish
                 if not (self._repository / "HEAD").exists():
                     place = self._repository
                     await self._git("init", *self._init_options, "--bare", str(place), at=place)
+
+    @asynccontextmanager
+    async def _create_new_repository(self) -> AsyncIterator[Path]:
+        parent = self._repository.parent
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=parent, ignore_cleanup_errors=True) as directory:
+            created = Path(directory) / self._repository.name
+            created.mkdir(mode=0o700)
+            await self._git("init", *self._init_options, "--bare", str(created), at=created)
+            yield created
 
     async def create(self, bundle: bytes) -> None:
         """Create the checkout from the bundle. Raises `WorktreeError`."""
@@ -161,8 +234,7 @@ class MachineCheckout:
         self.top.mkdir(mode=0o700, parents=True)
         try:
             await self._git("init", *self._init_options, str(self.top), at=self.top)
-            alternates = self.top / ".git" / "objects" / "info" / "alternates"
-            alternates.write_text(f"{self._repository / 'objects'}\n")
+            _share_objects(self.top / ".git", self._repository)
             await self._git("checkout", "--quiet", "-B", "shoal", self._origin.commit, at=self.top)
         except BaseException:
             self.remove()
@@ -271,8 +343,17 @@ async def _fetch_bundle(git: GitRunner, repository: Path, bundle: bytes, refspec
         path = os.path.join(directory, "project.bundle")  # noqa: PTH118 - git gets a text
         with open(path, "wb") as file:  # noqa: ASYNC230, PTH123
             file.write(bundle)
-        await git(
-            *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-gc", path, refspec),
-            at=repository,
-            settings=("fetch.fsckObjects=true",),
-        )
+        await _fetch_file(git, repository, path, refspec)
+
+
+async def _fetch_file(git: GitRunner, repository: Path, path: str, refspec: str) -> None:
+    """Fetch from a bundle or a repository on this machine."""
+    await git(
+        *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-gc", path, refspec),
+        at=repository,
+        settings=("fetch.fsckObjects=true",),
+    )
+
+
+def _share_objects(repository: Path, owner: Path) -> None:
+    (repository / "objects" / "info" / "alternates").write_text(f"{owner / 'objects'}\n")

@@ -497,6 +497,7 @@ class MemberBackendPool:
             clock=runtime.clock,
             report=runtime.events.note,
             uncommitted=runtime.settings.own.cluster.uncommitted,
+            uses_remote=runtime.settings.own.cluster.fetch_from_remote,
         )
         return self._cluster_files
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -12,6 +12,7 @@ from shoal.core.teams.member_backends import MemberLaunchArgs
 from shoal.workspaces.checkout import GitCheckout, find_git_checkout
 from shoal.workspaces.git_runner import GitRunner
 from shoal.workspaces.project_transfer import (
+    KnownCommits,
     ProjectOrigin,
     bundle_project,
     find_project_origin,
@@ -32,8 +33,13 @@ class ClusterFiles:
         clock: Clock,
         report: Callable[[str], None],
         uncommitted: bool = False,
+        uses_remote: bool = True,
     ) -> None:
-        """With `uncommitted`, new members also get the changes that are not committed."""
+        """With `uncommitted`, new members also get the changes that are not committed.
+
+        With `uses_remote`, machines fetch what is already in a remote of the project.
+        """
+        self._uses_remote = uses_remote
         self._uncommitted = uncommitted
         self._cwd = cwd
         self._git = GitRunner(environ, clock)
@@ -45,12 +51,28 @@ class ClusterFiles:
         name = f"{member.session}-{member.name}"
         checkout, ref = await self._find_checkout(), build_work_ref(member)
         return msgspec.json.encode(
-            await find_project_origin(self._git, checkout, ref, name=name, uncommitted=self._uncommitted)
+            await find_project_origin(
+                self._git,
+                checkout,
+                ref,
+                name=name,
+                uncommitted=self._uncommitted,
+                uses_remote=self._uses_remote,
+            )
         )
 
-    async def build_bundle(self, origin: bytes, known: Sequence[str]) -> bytes:
+    async def build_bundle(self, origin: bytes, known: bytes) -> bytes:
         decoded = msgspec.json.decode(origin, type=ProjectOrigin)
-        return await bundle_project(self._git, await self._find_checkout(), decoded, known)
+        answer = msgspec.json.decode(known, type=KnownCommits)
+        if answer.problem and decoded.remote is not None and self._uses_remote:
+            # For the rest of the session: nobody else waits for it.
+            self._uses_remote = False
+            self._report(
+                f"The machine {answer.machine} could not fetch the project from {decoded.remote.url} "
+                f"({answer.problem.rstrip('.')}). From now on, this machine sends all commits itself. To "
+                "stop trying, set shoal.cluster.fetch_from_remote to false."
+            )
+        return await bundle_project(self._git, await self._find_checkout(), decoded, answer.commits)
 
     async def store_checkpoint(self, member: MemberLaunchArgs, bundle: bytes) -> None:
         ref = build_work_ref(member)

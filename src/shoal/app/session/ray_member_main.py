@@ -39,8 +39,8 @@ from shoal.core.errors import ShoalError, WorktreeError
 from shoal.core.events import Event, ToolFinished
 from shoal.core.teams.member_backends import AGENT_ENVIRONMENT_MARKS
 from shoal.stores.postgres.suspended_tasks import create_member_context, install_suspendable_tasks
-from shoal.workspaces.git_runner import GitRunner
-from shoal.workspaces.project_transfer import MachineCheckout, ProjectOrigin
+from shoal.workspaces.git_runner import GitRunner, kill_server_commands
+from shoal.workspaces.project_transfer import KnownCommits, MachineCheckout, ProjectOrigin
 
 STORE_TIMEOUT = 20.0
 """Seconds to wait at the end until the lead has stored the last work."""
@@ -363,6 +363,7 @@ def _watch_lead(descriptor: int) -> None:
     connection.register(descriptor, getattr(select, "POLLRDHUP", select.POLLHUP))
     connection.poll()
     threading.Event().wait(LOST_LEAD_GRACE)
+    kill_server_commands()
     os._exit(1)
 
 
@@ -373,10 +374,13 @@ async def _create_checkout(orders: MessageChannel, origin: bytes, clock: Clock) 
     home = load_settings(cwd=Path("/")).home
     git = GitRunner(os.environ, clock)
     checkout = MachineCheckout(git, home, msgspec.json.decode(origin, type=ProjectOrigin))
-    known: tuple[str, ...] = ()
+    known = KnownCommits()
     problem: ShoalError | None = None
     try:
-        known = await checkout.list_known_commits()
+        await checkout.list_known_commits()  # creates the repository
+        reason = await checkout.fetch_from_remote(clock)
+        commits = await checkout.list_known_commits()
+        known = KnownCommits(commits=commits, machine=socket.gethostname(), problem=reason)
     except ShoalError as error:
         problem = error
     orders.send(msgspec.json.encode(known))

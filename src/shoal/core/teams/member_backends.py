@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -131,8 +131,11 @@ class MemberFiles(Protocol):
         """Return what a machine needs to know to name the commits that it has."""
         ...
 
-    async def build_bundle(self, origin: bytes, known: Sequence[str]) -> bytes:
-        """Return what a machine with these commits is missing; empty if nothing is missing."""
+    async def build_bundle(self, origin: bytes, known: bytes) -> bytes:
+        """Return what a machine is missing that answered the origin with `known`; empty if nothing.
+
+        Raises `msgspec.MsgspecError` for another kind of answer.
+        """
         ...
 
     async def store_checkpoint(self, member: MemberLaunchArgs, bundle: bytes) -> None:
