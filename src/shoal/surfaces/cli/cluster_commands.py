@@ -223,12 +223,15 @@ def _create_clock() -> Any:
 def _run_until_signal(run: Callable[[GuardedProcessLauncher], Coroutine[Any, Any, None]]) -> int:
     """Run until the end, Ctrl-C or TERM; everything that was started is ended."""
     from shoal.backends.guarded_processes import GuardedProcessLauncher
+    from shoal.backends.program_directory import remove_abandoned_directories
     from shoal.backends.ray_settings import explain_missing_ray
     from shoal.core.errors import SettingsError
     from shoal.core.task_groups import open_task_group
 
     if reason := explain_missing_ray():
         raise SettingsError(reason)
+    for path in remove_abandoned_directories():
+        click.echo(f"Removed {path}, which a killed process left.", err=True)
 
     async def run_with_signals() -> int:
         processes = GuardedProcessLauncher(_create_clock())
