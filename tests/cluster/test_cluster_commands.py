@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -220,6 +221,9 @@ def read_settings_with_patience(machines: RayMachines) -> dict[str, object]:
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
 async def test_a_cluster_to_try_starts_and_leaves_nothing(tmp_path: Path, end: signal.Signals) -> None:
     """The directories of a killed one are removed by the next one."""
+    left = "from shoal.backends.program_directory import ProgramDirectory as D; print(D('pg').path)"
+    abandoned = Path(subprocess.check_output([sys.executable, "-c", left], text=True).strip())
+    assert abandoned.is_dir()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "shoal", "cluster", "try"),
         cwd=tmp_path,
@@ -234,6 +238,7 @@ async def test_a_cluster_to_try_starts_and_leaves_nothing(tmp_path: Path, end: s
                 line = await process.stdout.readline()
                 assert line, text
                 text += line.decode()
+        assert not abandoned.exists()
         found = re.search(r"--address (\S+)", text)
         store = re.search(r"SHOAL_STORE=(\S+)", text)
         assert found is not None
