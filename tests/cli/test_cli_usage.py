@@ -50,6 +50,11 @@ def test_an_invalid_flag_value_names_the_flag_once(
     assert capsys.readouterr().err.count(flag) == 1
 
 
+def test_an_invalid_amount_of_memory_for_a_cluster_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["cluster", "join", "127.0.0.1:1", "--memory", "a lot"]) == 2
+    assert "--memory: expected bytes, or a size such as 512 MiB" in capsys.readouterr().err
+
+
 def _parts() -> list[tuple[str, str]]:
     commands = ((name, load_subcommand(sub.module)) for name, sub in COMMANDS.items())
     return [

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pytest
 
@@ -130,11 +131,18 @@ def wait_for_name(name: str, reached: str) -> Any:
 
 
 async def start_lead(
-    cwd: Path, prompt: str, *arguments: str, stderr: int | None = None
+    cwd: Path, prompt: str, *arguments: str, stderr: int | None = None, machine: RayMachine | None = None
 ) -> asyncio.subprocess.Process:
+    """Start a lead: by default on this machine and with the home of the test.
+
+    On another machine, it has another host name, so that its process id means nothing on this one.
+    """
+    command = [sys.executable, "-m", "shoal", "-p", prompt, *arguments]
+    rename = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', f"far-{uuid4().hex[:8]}")
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "shoal", "-p", prompt, *arguments),
+        *(command if machine is None else machine.build_command([*rename, *command])),
         cwd=cwd,
+        env=None if machine is None else os.environ | machine.variables,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=stderr,
     )

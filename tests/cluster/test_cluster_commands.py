@@ -7,10 +7,15 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from cluster_helpers import (
     CREATE,
@@ -27,7 +32,9 @@ from agent_scripts import call_tool
 from ray_machines import RayMachines
 from server_scripts import run_provider
 from shoal.backends.guardian import collect_descendant_pids, read_process_tree
+from shoal.backends.program_directory import remove_abandoned_directories
 from team_scripts import spawn_member
+from web_client import BEARER, TIMEOUT, TOKEN, PageState, WebTestClient
 
 pytestmark = [
     pytest.mark.exhaustive,
@@ -35,6 +42,7 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 SESSION = "b0000000-0000-4000-8000-000000000041"
+LIVE_SESSION = "b0000000-0000-4000-8000-000000000042"
 
 
 async def run_shoal(*arguments: str, cwd: Path, home: Path | None = None) -> str:
@@ -106,14 +114,116 @@ async def test_commands_reach_members_on_other_machines(
     await assert_no_member_process_is_left(machines)
 
 
+async def test_live_views_follow_and_steer_members_on_other_machines(
+    tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_provider(
+        monkeypatch,
+        lead=[CREATE, [spawn_member("ann"), spawn_member("ben")], "They work.", "Heard."],
+        ann=[wait_for_name("go", "ann-works"), wait_for_name("never", "ann-again"), "never"],
+        ben=[wait_for_name("go", "ben-works"), "Ready."],
+    ) as server:
+        machines.use_provider(server.url)
+        monkeypatch.setenv("SHOAL_STORE", cluster_database)
+        lead = await start_lead(
+            tmp_path,
+            "Go.",
+            *("--session-id", LIVE_SESSION, "--model", "anthropic:claude-sonnet-4-5"),
+            *("--settings", machines.build_settings(), "--permission-mode", "bypassPermissions"),
+        )
+        await wait_for_file(tmp_path / "ann-works")
+        await wait_for_file(tmp_path / "ben-works")
+        path = f"/runs/{LIVE_SESSION}"
+        async with (
+            watch_frames(tmp_path, tmp_path / "other-home") as watched,
+            serve_web(tmp_path) as web,
+            web.open_stream(f"{path}/frames") as stream,
+        ):
+            views: list[tuple[Callable[[], Awaitable[Any]], PageState]] = [
+                (watched, PageState()),
+                (lambda: stream.read_until(lambda _: True), PageState()),
+            ]
+            await read_until_states(views, ann="working", ben="working")
+            sent = await web.post_json(f"{path}/send", {"to": "ann", "text": "Leave the tests alone."})
+            assert sent["ok"]
+            (tmp_path / "go").touch()
+            await wait_for_file(tmp_path / "ann-again")
+            assert has_line(server, "ann", "Leave the tests alone.")
+            await read_until_states(views, ann="working", ben="idle")
+            await web.post_json(f"{path}/kill", {"agent": "ann@crew"})
+            await read_until_states(views, ann="killed")
+            async with asyncio.timeout(PATIENCE):
+                await lead.wait()
+    await assert_no_member_process_is_left(machines)
+
+
+@asynccontextmanager
+async def watch_frames(cwd: Path, home: Path) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
+    """Run `shoal watch` on another machine than the lead's; yield a function that returns its next frame."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "shoal", "watch", LIVE_SESSION, "--frames"),
+        cwd=cwd,
+        env=os.environ | {"SHOAL_HOME": str(home)},
+        stdout=asyncio.subprocess.PIPE,
+        limit=1 << 24,
+    )
+    assert process.stdout is not None
+    output = process.stdout
+
+    async def read_frame() -> Any:
+        return json.loads(await output.readline())
+
+    yield read_frame
+    async with asyncio.timeout(PATIENCE):
+        await output.read()
+        assert await process.wait() == 0  # it ends with the run
+
+
+@asynccontextmanager
+async def serve_web(cwd: Path) -> AsyncIterator[WebTestClient]:
+    """Run `shoal web` on the machine of the lead."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "shoal", "web", "--port", "0", "--token", TOKEN, "--json"),
+        cwd=cwd,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(PATIENCE):
+            started = ""
+            while "}" not in started:
+                started += (await process.stdout.readline()).decode()
+        address = str(json.loads(started)["url"])
+        base = address.partition("/?")[0]
+        async with httpx.AsyncClient(base_url=base, headers=BEARER, timeout=TIMEOUT) as client:
+            yield WebTestClient(address, client, asyncio.Event())
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def read_until_states(
+    views: Sequence[tuple[Callable[[], Awaitable[Any]], PageState]], **states: str
+) -> None:
+    for read_frame, page in views:
+        async with asyncio.timeout(PATIENCE):
+            while not states.items() <= page.map_agent_states().items():
+                page.apply_frame(await read_frame())
+
+
 def read_settings_with_patience(machines: RayMachines) -> dict[str, object]:
     settings: dict[str, dict[str, object]] = json.loads(machines.build_settings())
     settings["shoal"]["question_patience"] = PATIENCE
     return dict(settings)
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
-async def test_a_cluster_to_try_starts_and_leaves_no_process(tmp_path: Path, end: signal.Signals) -> None:
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+async def test_a_cluster_to_try_starts_and_leaves_nothing(tmp_path: Path, end: signal.Signals) -> None:
+    """The directories of a killed one are removed by the next one."""
+    left = "from shoal.backends.program_directory import ProgramDirectory as D; print(D('pg').path)"
+    abandoned = Path(subprocess.check_output([sys.executable, "-c", left], text=True).strip())
+    assert abandoned.is_dir()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "shoal", "cluster", "try"),
         cwd=tmp_path,
@@ -128,6 +238,7 @@ async def test_a_cluster_to_try_starts_and_leaves_no_process(tmp_path: Path, end
                 line = await process.stdout.readline()
                 assert line, text
                 text += line.decode()
+        assert not abandoned.exists()
         found = re.search(r"--address (\S+)", text)
         store = re.search(r"SHOAL_STORE=(\S+)", text)
         assert found is not None
@@ -139,6 +250,9 @@ async def test_a_cluster_to_try_starts_and_leaves_no_process(tmp_path: Path, end
         assert "PostgreSQL" in await run_shoal("store", "status", "--store", store[1], cwd=tmp_path)
         started = collect_descendant_pids(process.pid, read_process_tree())
         assert len(started) > 6
+        directories = find_own_directories(started)
+        assert len(directories) == 4  # of the database and of three nodes
+        assert all(path.is_dir() for path in directories)
     finally:
         process.send_signal(end)
         async with asyncio.timeout(30):
@@ -147,6 +261,19 @@ async def test_a_cluster_to_try_starts_and_leaves_no_process(tmp_path: Path, end
     while left := [pid for pid in started if is_running(pid)]:
         assert time.monotonic() < deadline, left
         await asyncio.sleep(0.1)
+    if end == signal.SIGKILL:
+        assert all(path.is_dir() for path in directories)
+        async with asyncio.timeout(30):  # a process of them may still be about to end
+            while any(path.exists() for path in directories):
+                remove_abandoned_directories()
+                await asyncio.sleep(0.1)
+    assert not any(path.exists() for path in directories)
+
+
+def find_own_directories(pids: Iterable[int]) -> set[Path]:
+    """Return the temporary directories that the commands of processes name."""
+    commands = b"\0".join(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids).decode()
+    return {Path(each) for each in re.findall(r"/tmp/shoal-(?:pg|ray)-\w+", commands)}
 
 
 def is_running(pid: int) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import json
 import os
 import signal
 import time
@@ -10,14 +12,26 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
-from cluster_helpers import note_figure
+from cluster_helpers import (
+    CREATE,
+    PATIENCE,
+    assert_no_member_process_is_left,
+    has_line,
+    note_figure,
+    run_git,
+    start_lead,
+)
 from far_team import FarServices, choose_victim, restart_machine, run_far_team, wait_until_no_members
 
-from network_namespaces import NamespaceNetwork, explain_no_namespaces
+from agent_scripts import call_tool
+from network_namespaces import SERVICE_ADDRESS, NamespaceNetwork, explain_no_namespaces, relay_to_port
 from postgres_server import get_shared_server
 from ray_machines import RayMachine, RayMachines
+from server_scripts import find_speaker, join_conversation, list_requests_of, run_provider
+from team_scripts import send_message, spawn_member
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.needs("ray", "postgres", "asyncpg", "ip")]
 KILLED_SECONDS = 15
@@ -179,3 +193,102 @@ async def test_a_slow_link_makes_a_team_slow_and_loses_nothing(
     finally:
         services.relays[0].delay = 0.0
         network.lift_rate_limit(0)
+
+
+SESSION = "b0000000-0000-4000-8000-000000000051"
+
+
+@pytest.mark.needs("unshare")
+async def test_the_lead_of_a_lost_machine_is_resumed_on_another_with_its_team(
+    tmp_path: Path, far_machines: RayMachines, services: FarServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each machine has its own home, its own clone of the project, and its own model key."""
+    lost, other = far_machines.nodes
+    reached = tmp_path / "reached"
+    lead_script: list[Any] = [
+        CREATE,
+        [call_tool("TaskCreate", f"t{n}", subject=f"task {n}", description="d") for n in (1, 2)],
+        spawn_member("ann"),
+        call_tool("Bash", "b", command=f"while [ ! -e {reached} ]; do sleep 0.1; done"),
+        send_message("ann", "Use slates."),
+        "Ann works.",
+        "Over.",
+    ]
+    ann: list[Any] = [
+        [
+            call_tool("Bash", "b1", command="echo the first command"),
+            call_tool("TaskUpdate", "u1", taskId="1", status="in_progress", owner="ann"),
+        ],
+        call_tool("Bash", "b2", command=f"touch {reached}; sleep 600"),
+        [
+            send_message("team-lead", "I moved.", "report"),
+            call_tool("TaskUpdate", "u2", taskId="1", status="completed"),
+        ],
+        "Ready.",
+        call_tool("TaskUpdate", "u3", taskId="2", status="completed"),
+        "Done.",
+    ]
+    async with run_provider(monkeypatch, lead=lead_script, ann=ann) as server:
+        relay = relay_to_port(int(server.url.rpartition(":")[2]))
+        relay.start()
+        services.relays.append(relay)
+        far_machines.use_provider(f"http://{SERVICE_ADDRESS}:{relay.port}")
+        monkeypatch.setenv("SHOAL_STORE", services.store)
+        monkeypatch.delenv("ANTHROPIC_BASE_URL")
+        monkeypatch.delenv("ANTHROPIC_API_KEY")
+        settings = json.dumps({"shoal": json.loads(far_machines.build_settings("git"))["shoal"]})
+        arguments = ("--settings", settings, "--model", "anthropic:claude-sonnet-4-5")
+        arguments += ("--permission-mode", "bypassPermissions")
+        try:
+            lead = await start_lead(
+                create_clone(tmp_path, "here"),
+                "Build the roof.",
+                *("--session-id", SESSION, *arguments),
+                machine=lost,
+            )
+            async with asyncio.timeout(PATIENCE):
+                while "Ann works." not in join_conversation_of_lead(services):
+                    await asyncio.sleep(0.1)
+            assert not has_line(server, "ann", "Use slates.")
+            lead.kill()
+            lost.kill()
+            await lead.wait()
+            await wait_until_no_members(other)
+            again = await start_lead(
+                create_clone(tmp_path, "there"), "Continue.", "--resume", SESSION, *arguments, machine=other
+            )
+            async with asyncio.timeout(PATIENCE):
+                assert await again.wait() == 0
+        finally:
+            restart_machine(lost)
+        first, *_, last = [each for each in server.requests if find_speaker(each.body) == "lead"]
+        assert (first.headers["x-api-key"], last.headers["x-api-key"]) == ("key-1", "key-2")
+        told = join_conversation(last.body)
+        for text in ("Build the roof.", "Ann works.", "Continue.", "I moved."):
+            assert text in told
+        last_of_ann = join_conversation(list_requests_of(server, "ann")[-1])
+        assert "the first command" in last_of_ann
+        assert last_of_ann.count("Use slates.") == 1
+    assert services.count_completed() == 2
+    await assert_no_member_process_is_left(far_machines)
+
+
+def join_conversation_of_lead(services: FarServices) -> str:
+    if services.read_rows("SELECT to_regclass('shoal.transcript_lines')")[0][0] is None:
+        return ""
+    rows = services.read_rows(
+        "SELECT convert_from(line, 'UTF8') FROM shoal.transcript_lines WHERE agent = 'lead'"
+    )
+    return "\n".join(str(row[0]) for row in rows)
+
+
+def create_clone(directory: Path, name: str) -> Path:
+    """Clone the project of the test; create it first."""
+    project = directory / "project"
+    if not project.exists():
+        project.mkdir()
+        (project / "notes.txt").write_text("by the lead\n")
+        for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "first"]):
+            run_git(project, *arguments)
+    run_git(directory, "clone", "-q", str(project), name)
+    return directory / name

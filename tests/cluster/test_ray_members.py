@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from cluster_helpers import (
@@ -32,6 +34,7 @@ from agent_scripts import call_tool
 from git_servers import run_git_daemon
 from ray_machines import LEAD_KEY, RayMachines
 from server_scripts import find_speaker, join_conversation, list_requests_of, run_provider
+from shoal.backends.ray_probe import read_cluster_id
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.testing.mock_replies import RequestBody
 from team_scripts import send_message, spawn_member
@@ -223,6 +226,45 @@ async def test_members_work_without_a_head_and_are_placed_again_by_the_next_one(
     machines.head.wait_until_started()
 
 
+async def test_a_head_that_stores_its_machines_is_replaced_without_a_restart_of_members(
+    tmp_path: Path, cluster_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TemporaryDirectory(prefix="r-", dir="/tmp") as directory:
+        machines = RayMachines(Path(directory), 1)
+        machines.head.variables |= {
+            "RAY_gcs_storage": "rocksdb",
+            "RAY_gcs_storage_path": f"{directory}/stored",
+        }
+        try:
+            machines.start()
+            async with run_provider(
+                monkeypatch,
+                lead=[CREATE, spawn_member("ann"), "Ann works.", spawn_member("ben"), "Over."],
+                ann=[wait_for_name("go", "reached"), report_done("ann"), "Done."],
+                ben=[report_done("ben"), "Done."],
+            ) as server:
+                machines.use_provider(server.url)
+                async with open_cluster_session(tmp_path, machines, cluster_database) as session:
+                    starts = StartTimes(session, machines, "ann")
+                    async with asyncio.TaskGroup() as tasks:
+                        tasks.create_task(run_turns(session))
+                        await wait_for_file(tmp_path / "reached")
+                        raylet = machines.nodes[0].raylet_pid
+                        cluster = await asyncio.to_thread(read_cluster_id, machines.address)
+                        machines.head.kill()
+                        machines.head.start()
+                        await asyncio.to_thread(machines.head.wait_until_started)
+                        assert await asyncio.to_thread(read_cluster_id, machines.address) == cluster != ""
+                        (tmp_path / "go").touch()
+                    assert len(starts.starts) == 1
+                    assert machines.nodes[0].raylet_pid == raylet
+                for name in ("ann", "ben"):
+                    assert has_line(server, "lead", f"{name} is done.")
+            await assert_no_member_process_is_left(machines)
+        finally:
+            machines.stop()
+
+
 async def test_members_of_a_killed_lead_end_and_the_session_is_resumed(
     tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,6 +402,55 @@ async def test_a_member_runs_where_its_resources_are_and_is_refused_where_there_
         assert has_line(
             server, "lead", "no machine in the cluster has the requested resources (0.1 cpus, 8 gpus)"
         )
+
+
+TEMPLATE = """\
+---
+description: Does a job.
+roles:
+  - {name: ann, prompt: Work., resources: {gpus: 1}}
+  - {name: ben, prompt: Work., resources: {memory: 2 TB}}
+  - {name: cat, prompt: Work., type: large}
+  - {name: dan, prompt: Work., type: first}
+---
+Lead it.
+"""
+
+
+async def test_members_of_a_template_run_on_the_machine_that_has_their_resources(
+    tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agents, teams = tmp_path / ".claude" / "agents", tmp_path / ".claude" / "teams"
+    agents.mkdir(parents=True)
+    teams.mkdir()
+    (teams / "crew.md").write_text(TEMPLATE)
+    for name, resources in (("large", "cpus: 6, memory: 1 TB, gpus: 1"), ("first", "labels: {n: '0'}")):
+        (agents / f"{name}.md").write_text(
+            f"---\nname: {name}\ndescription: d\nresources: {{{resources}}}\n---\nYou work.\n"
+        )
+    names = ("ann", "ben", "cat", "dan")
+    monkeypatch.setenv("SHOAL_STORE", cluster_database)
+    arguments = ("--settings", machines.build_settings(), "--model", "anthropic:claude-sonnet-4-5")
+    arguments += ("--permission-mode", "bypassPermissions")
+    with machines.add_node("--cpus", "8", "--gpus", "2", "--memory", "4TB"):
+        async with run_provider(
+            monkeypatch, lead=["Wait.", "Over."], **{name: [report_done(name), "Done."] for name in names}
+        ) as server:
+            machines.use_provider(server.url)
+            lead = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "shoal", "team", "start", "crew", "Go.", "-p", *arguments),
+                cwd=tmp_path,
+                stdout=asyncio.subprocess.DEVNULL,
+            )
+            async with asyncio.timeout(PATIENCE):
+                assert await lead.wait() == 0
+            for name in names:
+                assert has_line(server, "lead", f"{name} is done.")
+            places = {find_speaker(each.body): each.headers["x-api-key"] for each in server.requests}
+        del places["lead"]
+        # Each machine has its own key.
+        assert places == {"ann": "key-3", "ben": "key-3", "cat": "key-3", "dan": "key-1"}
+    await assert_no_member_process_is_left(machines)
 
 
 async def test_a_member_that_waits_for_a_machine_says_so(

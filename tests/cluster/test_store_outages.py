@@ -189,3 +189,26 @@ async def test_a_team_works_behind_a_pooler_in_session_mode(
             for name in names:
                 assert has_line(server, "lead", f"{name} is done.")
     await assert_no_member_process_is_left(machines)
+
+
+@pytest.mark.needs("pgbouncer")
+async def test_a_run_behind_a_pooler_in_transaction_mode_is_refused_with_the_reason(
+    tmp_path: Path, own_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_server.create_empty_database("transactions")
+    with PoolerProcess(own_server, "transaction", database="transactions") as address:
+        monkeypatch.setenv("SHOAL_STORE", address)
+        async with run_provider(monkeypatch, lead=["Never."]) as server:
+            lead = await start_lead(
+                tmp_path, "Go.", "--model", "anthropic:claude-sonnet-4-5", stderr=asyncio.subprocess.PIPE
+            )
+            async with asyncio.timeout(60):
+                _, errors = await lead.communicate()
+            assert server.requests == []
+    assert lead.returncode == 1
+    (line,) = errors.decode().splitlines()
+    assert "is behind a connection pooler in transaction or statement mode" in line
+    assert "Set pool_mode = session in the pooler" in line
+    assert own_server.execute(
+        "SELECT count(*) FROM pg_namespace WHERE nspname = 'shoal'", database="transactions"
+    ) == [[0]]

@@ -12,7 +12,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ class RayMachine:
         self._directory = directory
         self._prefix = list(prefix)
         self._command = [sys.executable, "-m", "shoal", "cluster", *arguments]
+        self.variables = {"SHOAL_HOME": str(self.home), "HOME": str(self.home), "IS_SANDBOX": "1"}
+        """Environment of its programs, in addition to that of the tests."""
         self.clock_offset = 0
         """Seconds by which the clock of the machine is wrong from its next start on."""
         self._started = started
@@ -67,12 +70,16 @@ class RayMachine:
         (self._directory / "output").unlink(missing_ok=True)
         with (self._directory / "output").open("wb") as output:
             self._process = subprocess.Popen(
-                [*self._prefix, *self._build_clock_prefix(), *self._command],
-                env=env | {"SHOAL_HOME": str(self.home), "HOME": str(self.home), "IS_SANDBOX": "1"},
+                self.build_command(self._command),
+                env=env | self.variables,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
             )
+
+    def build_command(self, command: Sequence[str]) -> list[str]:
+        """Return a command that runs another one on the machine."""
+        return [*self._prefix, *self._build_clock_prefix(), *command]
 
     def _build_clock_prefix(self) -> list[str]:
         return ["faketime", "-f", f"{self.clock_offset:+d}s"] if self.clock_offset else []
@@ -130,24 +137,31 @@ class RayMachines:
             ("head", "--port", str(self.port), "--host", self.host, "--cpus", str(head_cpus)),
             started="The head is running",
         )
-        self.nodes = [
-            RayMachine(
-                directory / f"node-{number}",
-                (
-                    "join",
-                    self.address,
-                    "--host",
-                    f"127.0.0.{number + 2}" if network is None else network.get_address(number),
-                    "--cpus",
-                    "2",
-                    "--label",
-                    f"n={number}",
-                ),
-                started="part of the cluster",
-                prefix=() if network is None else network.get_prefix(number),
-            )
-            for number in range(count)
-        ]
+        self._directory = directory
+        self._network = network
+        self.nodes = [self._create_node(number, "--cpus", "2") for number in range(count)]
+
+    def _create_node(self, number: int, *offered: str) -> RayMachine:
+        host = f"127.0.0.{number + 2}" if self._network is None else self._network.get_address(number)
+        return RayMachine(
+            self._directory / f"node-{number}",
+            ("join", self.address, "--host", host, "--label", f"n={number}", *offered),
+            started="part of the cluster",
+            prefix=() if self._network is None else self._network.get_prefix(number),
+        )
+
+    @contextmanager
+    def add_node(self, *offered: str) -> Iterator[RayMachine]:
+        """Let one more machine be part of the cluster, with the given options of `shoal cluster join`."""
+        node = self._create_node(len(self.nodes), *offered)
+        self.nodes.append(node)
+        try:
+            node.start()
+            node.wait_until_started()
+            yield node
+        finally:
+            node.stop()
+            self.nodes.remove(node)
 
     @property
     def machines(self) -> list[RayMachine]:

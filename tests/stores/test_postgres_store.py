@@ -136,6 +136,33 @@ async def test_the_lease_of_a_killed_process_of_this_machine_ends_at_once(databa
         assert (await board.claim("1", by=BOB)).success
 
 
+async def test_a_session_of_a_process_elsewhere_that_was_just_killed_is_taken_when_its_lease_ends(
+    own_server, home, helpers
+):
+    database = own_server.create_empty_database("elsewhere")
+    with helpers.opened_postgres_store(database, home, lease=1.0) as store:
+        await create_tasks(store.open_board("roof", **helpers.make_services()), 1)
+        process = subprocess.Popen(
+            [sys.executable, HERE / "lease_process.py", database, home],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        assert process.stdout.readline().strip() == "1"
+        own_server.execute(
+            "UPDATE shoal.holders SET host = 'far boot 1' "
+            "WHERE epoch = (SELECT lock_holder FROM shoal.sessions WHERE lock_holder IS NOT NULL)",
+            database="elsewhere",
+        )
+        session = store.find_session(FIRST)
+        with pytest.raises(StateFileError, match=f"in use by process {process.pid} on far"):
+            session.acquire_lock()
+        process.kill()
+        process.communicate()
+        session.acquire_lock()
+
+
 async def test_a_missed_notification_costs_at_most_the_safety_poll(database, home, helpers):
     with (
         helpers.opened_postgres_store(database, home, poll=0.2) as store,

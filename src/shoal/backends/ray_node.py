@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from msgspec import Struct
 
 from shoal.backends.backend_texts import format_backend_notice
 from shoal.backends.member_listener import limit_silence
+from shoal.backends.program_directory import ProgramDirectory
 from shoal.backends.ray_settings import RAY_ENVIRONMENT
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
@@ -24,7 +24,6 @@ from shoal.core.task_groups import open_task_group
 DEFAULT_PORT = 6379
 START_TIMEOUT = 60.0
 STOP_GRACE = 4.0
-_TEMPORARY_PREFIX = "shoal-ray-"
 _RETRY_PAUSE = 1.0
 
 
@@ -57,9 +56,7 @@ class RayNode:
         self._processes = processes
         self._clock = clock
         self._process: ChildProcessHandle | None = None
-        # Short, because the paths of sockets in it have at most 107 bytes.
-        self._directory = Path(tempfile.mkdtemp(prefix=_TEMPORARY_PREFIX, dir="/tmp"))
-        self._output = self._directory / "output.log"
+        self._directory = ProgramDirectory("ray")
 
     @property
     def pid(self) -> int:
@@ -68,16 +65,15 @@ class RayNode:
 
     async def start(self) -> None:
         """Start the processes and wait until Ray reports that they are running. Raises `ProcessError`."""
-        with self._output.open("wb") as output:
-            self._process = await self._processes.start_process(
-                ProcessLaunchSpec(
-                    argv=build_ray_start_command(self._spec, self._directory),
-                    cwd=Path("/"),
-                    env={**os.environ, **RAY_ENVIRONMENT, **self._spec.env},
-                    stdout=output.fileno(),
-                    stderr=output.fileno(),
-                )
+        self._process = await self._processes.start_process(
+            ProcessLaunchSpec(
+                argv=build_ray_start_command(self._spec, self._directory.path),
+                cwd=Path("/"),
+                env={**os.environ, **RAY_ENVIRONMENT, **self._spec.env},
+                stdout=self._directory.output,
+                stderr=self._directory.output,
             )
+        )
         try:
             async with self._clock.deadline(START_TIMEOUT):
                 await self._wait_until_started()
@@ -95,7 +91,7 @@ class RayNode:
     async def _wait_until_started(self) -> None:
         async with open_task_group() as tasks:
             ended = tasks.create_task(self.wait())
-            while b"Ray runtime started" not in self._output.read_bytes():
+            while "Ray runtime started" not in self._directory.read_output():
                 await asyncio.wait((ended,), timeout=0.1)
                 if ended.done():
                     raise ProcessError(
@@ -112,11 +108,10 @@ class RayNode:
         if self._process is not None:
             with suppress(ProcessError):
                 await self._process.stop(grace=self.stop_grace)
-        await asyncio.to_thread(_remove_directory, self._directory)
+        await asyncio.to_thread(self._directory.remove)
 
     def read_last_output(self) -> str:
-        lines = self._output.read_text(errors="replace").strip().splitlines() if self._output.exists() else []
-        return "\n".join(line for line in lines[-6:])
+        return self._directory.read_last_output()
 
 
 def build_ray_start_command(spec: RayNodeSpec, directory: Path) -> list[str]:
@@ -223,9 +218,3 @@ class RayNodeKeeper:
             pass
         finally:
             writer.close()
-
-
-def _remove_directory(directory: Path) -> None:
-    import shutil
-
-    shutil.rmtree(directory, ignore_errors=True)

@@ -7,7 +7,6 @@ import os
 import pwd
 import shutil
 import socket
-import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.backends.member_listener import find_own_address
+from shoal.backends.program_directory import ProgramDirectory
 from shoal.backends.ray_node import RayNode, RayNodeSpec
 from shoal.backends.ray_settings import explain_missing_ray
 from shoal.core.clock import Clock
@@ -91,7 +91,7 @@ class TrialDatabase:
     def __init__(self, processes: ProcessLauncher, clock: Clock) -> None:
         self._processes = processes
         self._clock = clock
-        self._directory = Path(tempfile.mkdtemp(prefix="shoal-pg-"))
+        self._directory = ProgramDirectory("pg")
         self._stack = AsyncExitStack()
         self.pid = 0
 
@@ -99,8 +99,8 @@ class TrialDatabase:
         """Return the address of an empty database. Raises `ProcessError`."""
         user = _find_server_user()
         if user is not None:
-            shutil.chown(self._directory, user, user)
-        port, data = _find_free_port(), str(self._directory / "data")
+            shutil.chown(self._directory.path, user, user)
+        port, data = _find_free_port(), str(self._directory.path / "data")
         await self._run(
             user,
             "initdb",
@@ -117,9 +117,8 @@ class TrialDatabase:
             "C",
         )
         options = [f"-c{option}" for option in (*_SERVER_OPTIONS, f"port={port}")]
-        with (self._directory / "log").open("ab") as log:
-            argv = ["postgres", "-D", data, "-k", str(self._directory), *options]
-            process = await self._processes.start_process(self._build_launch(user, argv, log.fileno()))
+        argv = ["postgres", "-D", data, "-k", str(self._directory.path), *options]
+        process = await self._processes.start_process(self._build_launch(user, argv))
         self._stack.push_async_callback(process.stop, grace=3.0)
         self.pid = process.pid
         await self._wait_until_ready(port)
@@ -128,23 +127,22 @@ class TrialDatabase:
     async def stop(self) -> None:
         with suppress(ProcessError):
             await self._stack.aclose()
-        await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+        await asyncio.to_thread(self._directory.remove)
 
     async def _run(self, user: str | None, *argv: str) -> None:
-        with (self._directory / "log").open("ab") as log:
-            process = await self._processes.start_process(self._build_launch(user, list(argv), log.fileno()))
+        process = await self._processes.start_process(self._build_launch(user, list(argv)))
         if await process.wait() != 0:
-            raise ProcessError(f"{argv[0]} failed. Its output:\n{self._read_log()}")
+            raise ProcessError(f"{argv[0]} failed. Its output:\n{self._directory.read_last_output()}")
 
-    def _build_launch(self, user: str | None, argv: list[str], output: int) -> ProcessLaunchSpec:
+    def _build_launch(self, user: str | None, argv: list[str]) -> ProcessLaunchSpec:
         program = _find_server_program(argv[0])
         switch = [] if user is None else ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--"]
         return ProcessLaunchSpec(
             argv=[*switch, program, *argv[1:]],
-            cwd=self._directory,
+            cwd=self._directory.path,
             env={"PATH": os.environ.get("PATH", os.defpath)},
-            stdout=output,
-            stderr=output,
+            stdout=self._directory.output,
+            stderr=self._directory.output,
         )
 
     async def _wait_until_ready(self, port: int) -> None:
@@ -163,12 +161,9 @@ class TrialDatabase:
                         await connection.close()
                         return
         except TimeoutError:
-            raise ProcessError(f"The database did not start. Its output:\n{self._read_log()}") from None
-
-    def _read_log(self) -> str:
-        with suppress(OSError):
-            return "\n".join((self._directory / "log").read_text(errors="replace").splitlines()[-6:])
-        return ""
+            raise ProcessError(
+                f"The database did not start. Its output:\n{self._directory.read_last_output()}"
+            ) from None
 
 
 def _find_server_program(name: str) -> str:

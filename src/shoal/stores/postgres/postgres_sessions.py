@@ -6,9 +6,10 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from datetime import datetime
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -30,7 +31,7 @@ from shoal.stores.files.home.home_paths import (
 from shoal.stores.journal_records import S, parse_journal_records, replay_records
 from shoal.stores.postgres.database_client import DatabaseClient
 from shoal.stores.postgres.database_text import to_database_text
-from shoal.stores.postgres.database_worker import DatabaseWorker, build_channel
+from shoal.stores.postgres.database_worker import DatabaseWorker, build_channel, get_host_identity
 from shoal.stores.postgres.line_writer import EntryLine, EventLine, TranscriptEnd
 from shoal.stores.postgres.postgres_hints import PostgresWatch
 from shoal.stores.restored_conversation import restore_agent_transcript
@@ -53,6 +54,23 @@ _SEARCHED_EVENTS = 5_000
 _LOCK_CHECK_SECONDS = 0.2
 
 
+class _LockHolder(NamedTuple):
+    host: str
+    process: str
+    renewed_at: datetime
+    is_late: bool
+    """True if it did not renew its lease in time, so that it may be dead."""
+
+    @property
+    def is_local(self) -> bool:
+        """True if it is on this machine, which ends the leases of its own dead processes."""
+        return self.host == get_host_identity()
+
+    @property
+    def description(self) -> str:
+        return f"process {self.process.partition(' ')[0]} on {self.host.partition(' ')[0]}"
+
+
 class PostgresSessionStore:
     def __init__(self, client: DatabaseClient, session: SessionId, directory: Path) -> None:
         self.session = session
@@ -63,32 +81,40 @@ class PostgresSessionStore:
         return ()
 
     def acquire_lock(self) -> None:
-        """Become the only writer; wait for the end of the lease of a holder that misses its renewals."""
-        while (problem := self._try_lock()) is not None:
-            if problem:
-                raise StateFileError(problem, path=self.directory)
+        """Become the only writer; wait for the end of the lease of a holder that may be dead.
+
+        A process on another machine is known to be alive only once it renews its lease.
+        """
+        first: _LockHolder | None = None
+        while (holder := self._try_lock()) is not None:
+            has_renewed = first is not None and holder.renewed_at != first.renewed_at
+            if not holder.is_late and (holder.is_local or has_renewed):
+                raise StateFileError(
+                    describe_used_session(self.session, holder.description), path=self.directory
+                )
+            first = first or holder
             time.sleep(_LOCK_CHECK_SECONDS)
         make_private_directory(self.directory)
         self._restore_results()
 
-    def _try_lock(self) -> str | None:
-        """Take the lock and return None; otherwise return the reason, or an empty string if the holder may be
-        dead."""
+    def _try_lock(self) -> _LockHolder | None:
+        """Take the lock and return None; otherwise return its holder."""
 
-        async def lock(worker: DatabaseWorker) -> str | None:
+        async def lock(worker: DatabaseWorker) -> _LockHolder | None:
             await worker.end_dead_local_holders()
             await worker.end_expired_holders()
 
-            async def take_lock(raw: Any) -> str | None:
+            async def take_lock(raw: Any) -> _LockHolder | None:
                 holder = await raw.fetchrow(
-                    "SELECT epoch, host, process, renewed_at < clock_timestamp() - $2 * interval '1 second' "
+                    "SELECT host, process, renewed_at, "
+                    "renewed_at < clock_timestamp() - $2 * interval '1 second' "
                     "FROM shoal.sessions JOIN shoal.holders ON epoch = lock_holder WHERE id = $1 "
                     "FOR UPDATE OF sessions",
                     self.session,
                     worker.timing.lease / 2,
                 )
                 if holder is not None:
-                    return "" if holder[3] else self._describe_holder(holder[1], holder[2])
+                    return _LockHolder(*holder)
                 await raw.execute(
                     "UPDATE shoal.sessions SET lock_holder = $2 WHERE id = $1", self.session, worker.epoch
                 )
@@ -97,10 +123,6 @@ class PostgresSessionStore:
             return await worker.transact(take_lock)
 
         return self.client.run(lock)
-
-    def _describe_holder(self, host: str, process: str) -> str:
-        holder = f"process {process.partition(' ')[0]} on {host.partition(' ')[0]}"
-        return describe_used_session(self.session, holder)
 
     def release_lock(self, *, unused: bool = False) -> None:
         if unused:

@@ -38,6 +38,12 @@ host_option = click.option(
 cpus_option = click.option(
     "--cpus", type=click.FloatRange(min=0), help="Number of CPUs to offer; by default, all of them."
 )
+gpus_option = click.option(
+    "--gpus", type=click.FloatRange(min=0), help="Number of GPUs to offer; by default, all that Ray finds."
+)
+memory_option = click.option(
+    "--memory", metavar="SIZE", help="Memory to offer, such as 8GB; by default, Ray measures it."
+)
 label_option = click.option(
     "--label", "labels", multiple=True, metavar="NAME=VALUE", help="Label for this machine; repeatable."
 )
@@ -109,16 +115,18 @@ def check_cluster(*, address: str | None, as_json: bool) -> int:
 )
 @host_option
 @cpus_option
+@gpus_option
+@memory_option
 @label_option
 @debug_option
-def run_head(*, port: int, host: str | None, cpus: float | None, labels: tuple[str, ...]) -> int:
+def run_head(*, port: int, host: str | None, labels: tuple[str, ...], **offered: Any) -> int:
     """Run the head of a cluster on this machine until you press Ctrl-C.
 
     A new head at the same address replaces a lost head: machines that run `shoal cluster join` join it.
     """
     from shoal.backends.ray_node import RayNode, RayNodeSpec
 
-    spec = RayNodeSpec(port=port, host=host, cpus=cpus, labels=_parse_labels(labels))
+    spec = RayNodeSpec(port=port, host=host, labels=_parse_labels(labels), **_parse_offer(**offered))
 
     async def run(processes: GuardedProcessLauncher) -> None:
         node = RayNode(spec, processes, _create_clock())
@@ -139,9 +147,11 @@ def run_head(*, port: int, host: str | None, cpus: float | None, labels: tuple[s
 @click.argument("address", metavar="HOST:PORT")
 @host_option
 @cpus_option
+@gpus_option
+@memory_option
 @label_option
 @debug_option
-def run_node(address: str, *, host: str | None, cpus: float | None, labels: tuple[str, ...]) -> int:
+def run_node(address: str, *, host: str | None, labels: tuple[str, ...], **offered: Any) -> int:
     """Offer this machine to the cluster until you press Ctrl-C.
 
     It joins again if the head is replaced.
@@ -151,7 +161,10 @@ def run_node(address: str, *, host: str | None, cpus: float | None, labels: tupl
     from shoal.backends.ray_probe import read_cluster_id
 
     spec = RayNodeSpec(
-        address=check_head_address(address), host=host, cpus=cpus, labels=_parse_labels(labels)
+        address=check_head_address(address),
+        host=host,
+        labels=_parse_labels(labels),
+        **_parse_offer(**offered),
     )
 
     async def run(processes: GuardedProcessLauncher) -> None:
@@ -199,6 +212,17 @@ def _load_settings() -> Settings:
     return load_settings(cwd=Path.cwd())
 
 
+def _parse_offer(*, cpus: float | None, gpus: float | None, memory: str | None) -> dict[str, Any]:
+    from shoal.wire.field_parsers import InvalidFrontMatterFieldError
+    from shoal.wire.resource_codec import parse_resource_request
+
+    try:
+        size = None if memory is None else parse_resource_request({"memory": memory}).memory
+    except InvalidFrontMatterFieldError as error:
+        raise click.UsageError(f"--{error}") from None  # it starts with the key
+    return {"cpus": cpus, "gpus": gpus, "memory": size}
+
+
 def _parse_labels(labels: tuple[str, ...]) -> dict[str, str]:
     parsed: dict[str, str] = {}
     for label in labels:
@@ -223,12 +247,15 @@ def _create_clock() -> Any:
 def _run_until_signal(run: Callable[[GuardedProcessLauncher], Coroutine[Any, Any, None]]) -> int:
     """Run until the end, Ctrl-C or TERM; everything that was started is ended."""
     from shoal.backends.guarded_processes import GuardedProcessLauncher
+    from shoal.backends.program_directory import remove_abandoned_directories
     from shoal.backends.ray_settings import explain_missing_ray
     from shoal.core.errors import SettingsError
     from shoal.core.task_groups import open_task_group
 
     if reason := explain_missing_ray():
         raise SettingsError(reason)
+    for path in remove_abandoned_directories():
+        click.echo(f"Removed {path}, which a killed process left.", err=True)
 
     async def run_with_signals() -> int:
         processes = GuardedProcessLauncher(_create_clock())
