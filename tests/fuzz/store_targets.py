@@ -58,6 +58,12 @@ def _run_in_home(check: Callable[[Path, bytes], Awaitable[None]]) -> Callable[[b
     return check_input
 
 
+def _write_settled_file(path: Path, data: bytes) -> None:
+    """Write a file that was last changed long ago: an invalid one that is new may still be in a write."""
+    path.write_bytes(data)
+    os.utime(path, (1, 1))
+
+
 def _make_mail(name: str) -> MailMessage:
     return MailMessage(id=name, sender=BOB, text=name, timestamp=_AT)
 
@@ -71,7 +77,7 @@ async def _check_inbox(home: Path, data: bytes) -> None:
     try:
         await boxes.open_inbox(ANN)
         directory = home / "teams" / TEAM / "inboxes"
-        (directory / "ann.json").write_bytes(data)
+        _write_settled_file(directory / "ann.json", data)
         (directory / "bob.json").write_bytes(encode_inbox([encode_inbox_entry(_make_mail("beside"))]))
         taken = await boxes.take_unread(ANN, limit=1_000)
         read = parse_inbox(data)
@@ -101,8 +107,7 @@ async def _check_task(home: Path, data: bytes) -> None:
     try:
         beside = await board.create(TaskDraft(subject="beside", description=""))
         path = home / "tasks" / TEAM / "7.json"
-        path.write_bytes(data)
-        os.utime(path, (1, 1))
+        _write_settled_file(path, data)
         read = parse_task(data, TaskId("7"))
         found = {task.id: task for task in await board.list_tasks()}
         assert found.pop(beside.id) == beside
@@ -129,7 +134,7 @@ async def _check_roster(home: Path, data: bytes) -> None:
         await rosters.create_team(TEAM, lead=lead, session="s", description=None)
         await rosters.create_team("beside", lead=lead, session="s", description=None)
         directory = home / "teams" / TEAM
-        (directory / "config.json").write_bytes(data)
+        _write_settled_file(directory / "config.json", data)
         team = await rosters.read_team_roster(TEAM)
         if team is None:
             assert [path.read_bytes() for path in directory.glob("config.json.corrupt-*")] == [data]
