@@ -153,6 +153,7 @@ async def test_variables_limit_mcp_servers(project: Path, monkeypatch: pytest.Mo
         assert (limits.get_result_limit("mcp__a__b"), limits.get_result_limit("Read")) == (400, 100_000)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CMP-063")
 async def test_fallback_models_are_used_in_order(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def reply(body: Any) -> Any:

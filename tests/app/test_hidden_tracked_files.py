@@ -409,6 +409,7 @@ async def test_a_full_disk_does_not_damage_the_record_of_marks(project: Path, tm
     assert list_marks(project) == []
 
 
+@pytest.mark.slow
 async def test_a_locked_index_makes_the_repository_read_only(project: Path) -> None:
     (project / ".git/index.lock").touch()
     (output,), _ = await run_commands(project, "rm .git/index.lock; echo x >> a; git commit -qam x")

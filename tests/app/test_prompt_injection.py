@@ -170,6 +170,7 @@ async def test_instructions_in_command_output_cause_no_action(exposure: ExposedP
     )
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-11")
 async def test_instructions_in_files_cause_no_action(
     exposure: ExposedProject, record_property: Callable[[str, object], None]
@@ -183,6 +184,7 @@ async def test_instructions_in_files_cause_no_action(
     record_property("measured", f"{len(obedient.obeyed)} injections obeyed by the model, none had an effect")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-11")
 async def test_instructions_in_file_names_cause_no_action(exposure: ExposedProject) -> None:
     for number in range(len(STRINGS) // BATCH):
@@ -218,6 +220,7 @@ async def test_instructions_in_task_texts_cause_no_action(exposure: ExposedProje
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep (rg) is not installed")
 @pytest.mark.spec("USR-11")
 async def test_instructions_in_search_results_cause_no_action(exposure: ExposedProject) -> None:

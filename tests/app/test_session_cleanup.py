@@ -80,6 +80,7 @@ async def test_a_session_start_removes_sessions_older_than_the_retention_period(
     assert "cleanupPeriodDays" not in journal
 
 
+@pytest.mark.slow
 async def test_the_setting_limits_retention_and_a_live_session_survives_0_days(tmp_path: Path) -> None:
     old = await run_old_session(tmp_path, days_ago=2)
     settings = json.dumps({"cleanupPeriodDays": 3})

@@ -151,6 +151,7 @@ def test_a_signal_reaches_the_group_and_processes_that_left_it(
         assert find_processes_in(work_directory) == []
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-23")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_five_seconds_after_kill_9_of_a_child_its_family_is_gone(
@@ -168,6 +169,7 @@ def test_five_seconds_after_kill_9_of_a_child_its_family_is_gone(
         assert server.read_message() == {"gone": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stubborn", [False, True])
 def test_a_server_stops_its_children_and_itself_when_its_socket_closes(
     tmp_path: Path, work_directory: Path, stubborn: bool
@@ -232,6 +234,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-23")
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("server_is_stopped", [False, True])

@@ -55,6 +55,7 @@ FAMILIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-23")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_five_seconds_after_kill_9_of_the_lead_nothing_is_left(family: str, tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ def test_objects_of_started_teammates_are_not_searched_until_many_of_them_have_e
     assert not gc.get_freeze_count()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unfrozen_heap")
 def test_cycles_of_ended_teammates_are_collected() -> None:
     class Node:

@@ -187,6 +187,7 @@ async def read_program_report(path: Path, tmux: TmuxServer) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BCK-03", "BCK-06")
 async def test_a_foreign_program_runs_in_its_pane_with_its_launch_arguments(
     tmux: TmuxServer, tmp_path: Path

@@ -360,6 +360,7 @@ async def test_a_member_starts_although_its_fork_server_is_killed_meanwhile(
     assert child["parent"] == backend.fork_server_pid != first
 
 
+@pytest.mark.slow
 async def test_closing_the_backend_ends_its_children(backend: ProcessBackend, tmp_path: Path) -> None:
     work_directory = tmp_path / "work"
     work_directory.mkdir()

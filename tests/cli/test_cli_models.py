@@ -82,6 +82,7 @@ async def test_the_default_own_models_and_own_aliases_are_marked(shoal: ShoalPro
     assert (row["aliases"], row["input"], row["window"]) == (["fast"], 1, 9000)
 
 
+@pytest.mark.slow
 async def test_a_server_that_lists_its_models_too_slowly_is_skipped(shoal: ShoalProgram) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()

@@ -278,6 +278,7 @@ async def test_the_start_loads_only_what_the_first_request_needs(moved_home: Mov
     assert loaded.isdisjoint({*for_later, "urllib.request", "email", "httpx", "mcp", "textual"})
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CMP-005")
 async def test_with_managed_rules_only_a_flag_is_reported_and_not_advised(moved_home: MovedHome) -> None:
     files = {

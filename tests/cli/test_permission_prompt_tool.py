@@ -34,6 +34,7 @@ def run_with_prompt_tool(
     return server, [json.loads(line) for line in log.read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("CMP-096")
 def test_an_mcp_tool_answers_permission_questions(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = ("touch yes", "touch no", "touch broken")
@@ -45,6 +46,7 @@ def test_an_mcp_tool_answers_permission_questions(project: Path, monkeypatch: py
     assert "gave no usable answer" in sent
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.spec("CMP-096")
 @pytest.mark.parametrize(

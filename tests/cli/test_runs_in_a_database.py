@@ -138,6 +138,7 @@ async def test_a_killed_run_is_not_shown_as_live(tmp_path: Path, database: str) 
     assert [row["state"] for row in rows] == ["idle"]
 
 
+@pytest.mark.slow
 async def test_a_question_is_answered_on_another_machine(tmp_path: Path, database: str) -> None:
     (tmp_path / "home-1").mkdir()
     settings = {"shoal": {"question_patience": 60}}
@@ -206,6 +207,7 @@ text = "Done."
     assert await asyncio.to_thread(run_shoal, tmp_path, here, "team", "ls", "--json") == []
 
 
+@pytest.mark.slow
 async def test_a_team_of_a_live_run_in_the_database_is_not_removed(tmp_path: Path, database: str) -> None:
     here, elsewhere = (make_environment(tmp_path / name, database) for name in ("home-1", "home-2"))
     create_team = (

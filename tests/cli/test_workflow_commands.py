@@ -416,6 +416,7 @@ async def test_a_changed_workflow_is_refused_with_the_command_that_runs_a_step_a
     assert (shoal.project / "ran").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("WFL-11")
 @pytest.mark.usefixtures("scripted_model")
 async def test_the_deadline_of_the_command_ends_the_workflow(shoal: ShoalProgram) -> None:

@@ -47,6 +47,7 @@ def test_watch_finds_a_run_before_its_first_prompt(cli_project: CliProject) -> N
     watch.wait_for("Hello.")
 
 
+@pytest.mark.slow
 def test_watch_shows_text_while_it_streams(cli_project: CliProject) -> None:
     words = " ".join(f"word{number}" for number in range(400))
     terminal = cli_project.start_scripted_terminal(

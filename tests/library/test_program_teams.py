@@ -204,6 +204,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spec("API-08")
 @pytest.mark.parametrize("backend", ["in-process", "process"])
 async def test_a_team_is_resumed_by_name_after_its_program_was_killed(

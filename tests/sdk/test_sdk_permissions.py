@@ -6,6 +6,8 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
+
 from sdk_helpers import SdkHarness, receive_answer
 from shoal.testing import messages_server
 from shoal.testing.mock_replies import make_tool_call
@@ -109,6 +111,7 @@ async def test_a_hanging_permission_callback_is_cancelled_after_question_patienc
     assert "within 1 second" in str(server.requests[1].body["messages"][-1])
 
 
+@pytest.mark.slow
 async def test_a_hanging_permission_callback_ends_at_the_deadline_of_the_run(harness: SdkHarness) -> None:
     async def decide_permission(tool: str, tool_input: dict[str, Any], context: Any) -> Any:
         await asyncio.Event().wait()

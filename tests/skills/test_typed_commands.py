@@ -123,6 +123,7 @@ async def test_a_hanging_embedded_command_times_out_and_the_turn_continues(proje
     assert "Wait: before\n[The command was killed after its time limit of 60 s.] after." in prompt_text
 
 
+@pytest.mark.slow
 async def test_the_number_of_embedded_commands_is_limited(project: Path) -> None:
     write_command(project / ".claude" / "commands", "many", " ".join(f"!`echo n{n}`" for n in range(25)))
     script = RecordingScript(lead=[join_conversation])

@@ -19,6 +19,7 @@ from shoal.core.errors import TaskUpdateRefused
 from shoal.core.teams.tasks import TaskUpdate
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TSK-05", "USR-25", "TSK-09")
 async def test_sixty_four_agents_complete_a_thousand_tasks_once_each(
     home: Path, record_property: Callable[[str, object], None]

@@ -15,6 +15,7 @@ from shoal.stores.files.home.credential_file import (
 )
 
 
+@pytest.mark.slow
 def test_credentials_stored_at_the_same_time_are_all_kept(home):
     barrier = Barrier(8)
 

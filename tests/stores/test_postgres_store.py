@@ -136,6 +136,7 @@ async def test_the_lease_of_a_killed_process_of_this_machine_ends_at_once(databa
         assert (await board.claim("1", by=BOB)).success
 
 
+@pytest.mark.slow
 async def test_a_session_of_a_process_elsewhere_that_was_just_killed_is_taken_when_its_lease_ends(
     own_server, home, helpers
 ):

@@ -219,6 +219,7 @@ async def test_an_invalid_member_is_reported_once(home: Path, clock: FixedClock)
     assert read_config(home)["members"][-1] == {"name": 1}
 
 
+@pytest.mark.slow
 async def test_two_rosters_moved_aside_in_one_millisecond_are_both_kept(home: Path, clock: FixedClock):
     rosters = FileRosterStore(home, clock=clock)
     await create_team(rosters)

@@ -67,6 +67,7 @@ def check_that_nothing_was_judged(home: Path) -> None:
     assert list(home.rglob("*.corrupt*")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.spec("LIM-12", "HOM-05")
 async def test_a_roster_in_a_slow_write_is_read_when_it_is_complete(store: TeamStore, home: Path) -> None:
     path = home / "teams" / TEAM / "config.json"

@@ -115,6 +115,7 @@ async def test_a_member_is_shown_in_an_iterm2_pane_if_configured(
     assert ["session", "close", "--session", entered["tmuxPaneId"], "--force"] in calls
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BCK-01")
 async def test_the_availability_of_panes_is_checked_once_until_one_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer

@@ -76,6 +76,7 @@ class ShortStartClock(SystemClock):
         return super().deadline(2 if seconds == START_TIMEOUT else seconds)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-07")
 async def test_a_process_that_is_not_ready_at_its_deadline_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -115,6 +116,7 @@ async def test_a_member_that_dies_during_an_idle_check_interrupts_nobody(
         assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_work", [True, False])
 @pytest.mark.spec("USR-07", "LIF-04")
 async def test_a_member_whose_process_hangs_continues_in_a_new_one(

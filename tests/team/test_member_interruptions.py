@@ -96,6 +96,7 @@ async def test_a_member_survives_a_temporarily_unwritable_board(tmp_path: Path) 
         assert [each.name for each in session.teams.list_members()] == ["ann"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TSK-07", "TEAM-05")
 async def test_a_member_is_down_if_the_board_stays_unwritable(tmp_path: Path) -> None:
     lead = [call_tool("TeamCreate", team_name="crew"), spawn_member("ann"), "wait"]

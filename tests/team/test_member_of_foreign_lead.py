@@ -198,6 +198,7 @@ async def test_typed_words_are_the_persons_and_the_member_ends_when_its_team_is_
     assert not (get_home() / "teams" / TEAM).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("LIM-14")
 @pytest.mark.parametrize("what", ["roster", "directory", "busy"])
 async def test_a_member_ends_however_its_team_is_removed(

@@ -263,6 +263,7 @@ async def test_a_foreign_program_is_a_member_in_its_pane(
     assert len(tmux.list_panes("#{pane_id}")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.spec("TEAM-08", "BCK-03")
 async def test_the_permission_mode_of_a_foreign_program_is_an_argument_and_not_in_the_roster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
@@ -434,6 +435,7 @@ async def test_a_foreign_program_never_gets_a_wider_mode_than_its_lead(
     assert told[told.index("--model") + 2 :] == words
 
 
+@pytest.mark.slow
 @pytest.mark.spec("AGT-07", "PRM-07")
 async def test_a_foreign_program_gets_what_a_skill_of_the_lead_takes_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
@@ -491,6 +493,7 @@ async def test_a_foreign_program_stays_foreign_when_its_team_is_resumed(
             )
 
 
+@pytest.mark.slow
 async def test_a_foreign_program_that_removes_its_inbox_affects_no_other_member(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
 ) -> None:

@@ -76,6 +76,7 @@ async def test_up_and_down_recall_earlier_prompts_at_the_edges_of_the_text(tmp_p
         assert at.app.composer.text == "second\nof two lines", "the history is that of every session"
 
 
+@pytest.mark.slow
 async def test_a_slash_offers_commands_and_enter_runs_the_selected_one(tmp_path: Path) -> None:
     async with drive_tui(tmp_path, PromptRecorder().model) as at:
         await at.type_text("/co")

@@ -54,6 +54,7 @@ def project(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-18", "SRF-01")
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_a_prompt_its_calls_and_its_answer_match_the_snapshot(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
 from textual.app import ComposeResult
 from textual.widgets import Static, TextArea
 
@@ -41,6 +42,7 @@ async def test_file_names_with_control_characters_are_not_offered(tmp_path: Path
         assert not find_control_characters(at)
 
 
+@pytest.mark.slow
 async def test_an_unfolded_or_edited_call_contains_no_terminal_codes(tmp_path: Path) -> None:
     call = call_tool("Bash", "b", command=f"echo {TITLE}{CSI}\tx", **{f"more{TITLE}": "y"})
     async with drive_tui(tmp_path, ScriptedModel([[call], "done"]), attended=True) as at:

@@ -36,6 +36,7 @@ async def test_shift_tab_returns_to_the_initial_permission_mode(tmp_path: Path) 
             await at.wait_for_text(f" {label} ")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("RUN-04", "TRN-03")
 async def test_escape_interrupts_the_turn_and_puts_unsent_input_back(tmp_path: Path) -> None:
     gate = ToolGate()
@@ -53,6 +54,7 @@ async def test_escape_interrupts_the_turn_and_puts_unsent_input_back(tmp_path: P
         assert "on" not in at.screen_text.split("interrupted")[1].split("╭")[0]
 
 
+@pytest.mark.slow
 async def test_unsent_input_is_put_back_before_a_half_typed_line(tmp_path: Path) -> None:
     gate = ToolGate()
     model = ScriptedModel([[call_tool("Gate", "g")], "on"])
@@ -274,6 +276,7 @@ async def test_input_too_late_for_a_session_is_available_in_the_next(tmp_path: P
         assert at.app.composer.text == "later" or at.app.is_unsent_text("later")
 
 
+@pytest.mark.slow
 async def test_ctrl_c_after_an_interrupt_clears_the_returned_input_and_does_not_exit(tmp_path: Path) -> None:
     gate = ToolGate()
     model = ScriptedModel([[call_tool("Gate", "g")], "on"])
@@ -293,6 +296,7 @@ async def test_ctrl_c_after_an_interrupt_clears_the_returned_input_and_does_not_
         assert at.client.outcome is None
 
 
+@pytest.mark.slow
 async def test_help_lists_the_keys_of_the_full_screen(tmp_path: Path) -> None:
     async with drive_tui(tmp_path, ScriptedModel(["yes"]), size=(110, 60)) as at:
         await at.submit_text("/help")
@@ -301,6 +305,7 @@ async def test_help_lists_the_keys_of_the_full_screen(tmp_path: Path) -> None:
         await at.wait_for_text("There is nothing to summarize yet")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("USR-18")
 async def test_the_shown_mode_follows_plan_approval(tmp_path: Path) -> None:
     model = ScriptedModel([[call_tool("ExitPlanMode", "p", plan="Dig, then fill.")], "dug it"])
@@ -313,6 +318,7 @@ async def test_the_shown_mode_follows_plan_approval(tmp_path: Path) -> None:
         assert at.session.runtime.lead.permissions.mode == "default"
 
 
+@pytest.mark.slow
 async def test_an_interrupted_question_is_not_reported_as_answered_elsewhere(tmp_path: Path) -> None:
     model = ScriptedModel([[call_tool("Bash", "b", command="touch made")], "made it"])
     async with drive_tui(tmp_path, model, mode="default") as at:

@@ -282,6 +282,7 @@ async def test_a_remote_that_never_answers_is_given_up_with_all_processes(
     machine.assert_has_one_repository()
 
 
+@pytest.mark.slow
 async def test_those_who_wait_for_a_fetch_give_up_together_with_it(
     machine: Machine, project: GitCheckout
 ) -> None:
