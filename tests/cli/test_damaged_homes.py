@@ -71,7 +71,7 @@ UNREAD_FIELDS: dict[str, tuple[str, ...]] = {
 VOLATILE = re.compile(rb'(\d+(\.\d+)? (s|min|h|d)\b ?)+|"(seconds|last_event_seconds)": ?[\d.]+')
 """Times since an event, which differ between two calls of a view."""
 FIXED_TIME = 1_700_000_000
-SAMPLE_STEP = 41
+SAMPLE_STEP = 61
 """One of this many combinations is run by `make test`."""
 
 
