@@ -173,12 +173,14 @@ def test_a_recorded_program_of_a_killed_lead_is_ended(tmp_path: Path, next_progr
         "    await asyncio.sleep(60)\n"
         "asyncio.run(main())"
     )
-    with subprocess.Popen(["sleep", "60"], start_new_session=True) as pane:
+    with (
+        subprocess.Popen(["sleep", "60"], start_new_session=True) as pane,
+        subprocess.Popen(
+            [sys.executable, "-c", lead_code, str(tmp_path), str(pane.pid), next_program],
+            stdout=subprocess.PIPE,
+        ) as lead,
+    ):
         try:
-            lead = subprocess.Popen(
-                [sys.executable, "-c", lead_code, str(tmp_path), str(pane.pid), next_program],
-                stdout=subprocess.PIPE,
-            )
             assert lead.stdout is not None
             lead.stdout.readline()
             assert end_in_other_process(tmp_path) == "[]\n"
@@ -187,9 +189,46 @@ def test_a_recorded_program_of_a_killed_lead_is_ended(tmp_path: Path, next_progr
             lead.wait()
             if next_program == "other program":
                 assert end_in_other_process(tmp_path) == f"[{pane.pid}]\n"
-            assert pane.wait(10) == -signal.SIGKILL
-            lead.stdout.close()
+            assert pane.wait(30) == -signal.SIGKILL
         finally:
+            lead.kill()
+            pane.kill()
+
+
+@pytest.mark.spec("LIM-06")
+def test_the_guardian_of_a_killed_lead_waits_until_the_record_of_the_lead_is_unlocked(tmp_path: Path) -> None:
+    """The system may close the socket of a killed process before it releases its locks: here much earlier."""
+    lead_code = (
+        "import os, socket, subprocess, sys, time\nfrom shoal.backends import guardian\n"
+        "records, pane = sys.argv[1:]\n"
+        "guardian.open_process_record(records).add_process(int(pane))\n"
+        "own_end, guardian_end = socket.socketpair()\n"
+        "fd = guardian_end.fileno()\n"
+        "program = [sys.executable, '-I', '-S', '-E', guardian.__file__, str(fd), records]\n"
+        "child = subprocess.Popen(program, pass_fds=[fd])\n"
+        "guardian_end.close()\n"
+        "while len(os.listdir(records)) < 2: time.sleep(0.005)\n"
+        "own_end.close()\n"
+        "while len(os.listdir(records)) > 1: time.sleep(0.005)\n"
+        "print('The guardian has removed its record.', flush=True)\n"
+        "sys.stdin.read()"
+    )
+    with (
+        subprocess.Popen(["sleep", "60"], start_new_session=True) as pane,
+        subprocess.Popen(
+            [sys.executable, "-c", lead_code, str(tmp_path), str(pane.pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as lead,
+    ):
+        try:
+            assert lead.stdout is not None
+            assert lead.stdout.readline()
+            assert pane.poll() is None
+            lead.kill()
+            assert pane.wait(30) == -signal.SIGKILL
+        finally:
+            lead.kill()
             pane.kill()
 
 

@@ -34,9 +34,11 @@ def make_scripts() -> dict[str, Any]:
 
     begin = call_tool("TaskUpdate", "t1", taskId="1", status="in_progress")
     tasks = call_tool("TaskCreate", subject="One", description="Search.")
-    spawn = [spawn_member("ann", "Remember the heron."), spawn_member("bob", "Rest.")]
+    # Else bob, who is idle first, might claim the task.
+    assign = call_tool("TaskUpdate", taskId="1", owner="ann")
+    spawns = [spawn_member("ann", "Remember the heron."), spawn_member("bob", "Rest.")]
     return {
-        "lead": [call_tool("TeamCreate", team_name="crew"), tasks, spawn, lead],
+        "lead": [call_tool("TeamCreate", team_name="crew"), tasks, spawns[0], assign, spawns[1], lead],
         "ann": [begin, ann],
         "bob": ["Resting."],
     }

@@ -80,6 +80,7 @@ class ProcessGuardian:
             self._end_all_processes()
             if self._record is not None:
                 self._record.remove()
+                self._wait_for_end_of_killed_lead()
                 # If the lead is dead, also the programs in its panes, which it has recorded itself.
                 end_leftover_processes(self._record.directory)
 
@@ -209,6 +210,17 @@ class ProcessGuardian:
 
     def _signal_all_processes(self, number: int) -> None:
         send_signals(number, groups=list(self._groups.values()), pids=list_descendant_pids(os.getpid()))
+
+    def _wait_for_end_of_killed_lead(self) -> None:
+        """Wait until the lead's record is unlocked: the system may close the socket of a killed process first.
+
+        A lead that ends its session closes one direction only and waits for this process.
+        """
+        lead_pid = read_socket_creator_pid(self._lead)
+        watch = select.poll()
+        watch.register(self._lead, 0)
+        while os.getppid() == lead_pid and any(events & select.POLLHUP for _, events in watch.poll(0)):
+            time.sleep(0.005)
 
     def _wait_for_children(self, deadline: float) -> bool:
         """Wait for the end of every child; return True if some are left."""
@@ -387,6 +399,14 @@ def read_process_stat(pid: int) -> list[bytes] | None:
             return file.read().rpartition(b")")[2].split()
     except OSError:
         return None
+
+
+def read_socket_creator_pid(end: socket.socket) -> int:
+    """Return the process that created a socket pair; 0 if the system does not tell (Linux only)."""
+    if sys.platform != "linux":
+        return 0
+    credentials = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int.from_bytes(credentials[:4], sys.byteorder)
 
 
 def read_boot_id() -> str:
