@@ -9,6 +9,7 @@ import select
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from app_session_helpers import create_git_repository
 from msgspec.structs import replace
 
 from agent_scripts import call_tool, read_events, script_agents
+from git_servers import run_silent_server
 from session_helpers import collect_events, open_session
 from shoal.app.agents.cluster_files import ClusterFiles
 from shoal.app.agents.member_bootstrap import (
@@ -35,10 +37,17 @@ from shoal.app.session.ray_member_main import (
     _adapt_to_machine,
     _create_checkout,
     _HostedMember,
+    _receive_and_run_member,
     _SoleMember,
     _watch_lead,
     host_main,
     main,
+)
+from shoal.backends.guardian import (
+    STATE_FIELD,
+    collect_descendant_pids,
+    read_process_stat,
+    read_process_tree,
 )
 from shoal.backends.heap_trim import StartedObjects
 from shoal.backends.member_listener import MemberListener
@@ -50,7 +59,6 @@ from shoal.core.errors import ShoalError, WorktreeError
 from shoal.core.events import NoteAdded
 from shoal.core.teams.member_backends import AGENT_ENVIRONMENT_MARKS, MemberLaunchArgs
 from shoal.stores.files.file_store import FileStore
-from shoal.workspaces import git_runner
 from shoal.workspaces.checkout import find_git_checkout
 from shoal.workspaces.git_runner import GitRunner
 from shoal.workspaces.project_transfer import (
@@ -63,6 +71,10 @@ from team_scripts import get_home
 
 CLOCK = SystemClock()
 REF = "refs/shoal/cluster/s1/ann"
+MEMBER = MemberLaunchArgs(
+    agent="ann@crew", name="ann", team="crew", color=None, session="s1", kind="worker", model="m"
+)
+PATIENCE = 60
 
 
 def build_bootstrap(cwd: Path | str) -> MemberBootstrap:
@@ -295,12 +307,10 @@ def test_a_process_for_one_member_refuses_it_and_ends(tmp_path: Path) -> None:
 
 def test_a_process_ends_when_the_connection_to_its_lead_is_gone_and_not_before() -> None:
     here, there = socket.socketpair()
-    fetch = subprocess.Popen(["sleep", "600"], start_new_session=True)
     child = os.fork()
     if child == 0:
         try:
             here.close()
-            git_runner._server_command_groups.add(fetch.pid)
             ray_member_main.LOST_LEAD_GRACE = 0.01
             _watch_lead(there.fileno())
         finally:
@@ -313,10 +323,6 @@ def test_a_process_ends_when_the_connection_to_its_lead_is_gone_and_not_before()
     assert select.select([watched], [], [], 30)[0] == [watched]
     os.close(watched)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
-    try:
-        assert fetch.wait(30) == -signal.SIGKILL
-    finally:
-        fetch.kill()
 
 
 async def test_a_hosted_member_ends_its_session_or_is_aborted_before_it_has_one(tmp_path: Path) -> None:
@@ -467,11 +473,8 @@ async def test_a_machine_fetches_what_is_pushed_and_gets_the_rest_from_the_lead(
     (project / "a.txt").write_text("not pushed\n")
     notes: list[str] = []
     files = ClusterFiles(project, environ=os.environ, clock=CLOCK, report=notes.append, uncommitted=True)
-    member = MemberLaunchArgs(
-        agent="ann@crew", name="ann", team="crew", color=None, session="s1", kind="worker", model="m"
-    )
     with pair() as (lead, orders):
-        origin = await files.describe_origin(member)
+        origin = await files.describe_origin(MEMBER)
         creating = asyncio.create_task(_create_checkout(orders, origin, CLOCK))
         bundle = await files.build_bundle(origin, await receive(lead) or b"")
         send_in_parts(lead, bundle)
@@ -482,6 +485,80 @@ async def test_a_machine_fetches_what_is_pushed_and_gets_the_rest_from_the_lead(
     assert (checkout.cwd / "large.bin").exists()
     assert 0 < len(bundle) < 10_000
     assert notes == []
+
+
+class MachineProcess:
+    """A real process of a machine, which waits for the order of its lead."""
+
+    def __init__(self) -> None:
+        self.lead, there = socket.socketpair()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                self.lead.close()
+                asyncio.run(self._run_member(there))
+            finally:
+                os._exit(7)
+        there.close()
+
+    async def _run_member(self, connection: socket.socket) -> None:
+        orders = SocketChannel(connection)
+        await _receive_and_run_member(orders, orders, CLOCK, _SoleMember())
+
+    async def send_order(self, origin: bytes) -> None:
+        channel = SocketChannel(self.lead)
+        channel.send(origin)
+        await channel.wait_until_sent()
+
+    def kill(self, victims: list[int]) -> None:
+        """Kill processes at once, and wait until this one is gone."""
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in victims:
+                os.kill(pid, number)
+        os.waitpid(self.pid, 0)
+        self.lead.close()
+
+
+def is_running(pid: int) -> bool:
+    stat = read_process_stat(pid)
+    return stat is not None and stat[STATE_FIELD] not in b"ZX"
+
+
+@pytest.mark.parametrize("scheme", ["git", "https"])
+@pytest.mark.parametrize("victims", ["process", "process and guardian"])
+def test_a_process_that_is_killed_during_a_fetch_leaves_no_git_process(
+    tmp_path: Path, git: GitRunner, project: Path, victims: str, scheme: str
+) -> None:
+    run_git(tmp_path, "init", "-q", "--bare", "remote.git")
+    run_git(project, "remote", "add", "origin", str(tmp_path / "remote.git"))
+    run_git(project, "push", "-q", "-u", "origin", "HEAD")
+    files = ClusterFiles(project, environ=os.environ, clock=CLOCK, report=lambda _: None)
+
+    def order_fetch(process: MachineProcess, url: str) -> None:
+        run_git(project, "config", "remote.origin.url", url)
+        asyncio.run(process.send_order(asyncio.run(files.describe_origin(MEMBER))))
+
+    processes = [MachineProcess(), MachineProcess()]
+    with run_silent_server(scheme) as server:
+        order_fetch(processes[0], f"{server.address}/remote.git")
+        assert server.connected.wait(PATIENCE)
+        (guardian,) = read_process_tree()[processes[0].pid]
+        started = collect_descendant_pids(guardian, read_process_tree())
+        assert started
+        is_guardian_killed = victims != "process"
+        processes[0].kill([processes[0].pid, *([guardian] if is_guardian_killed else [])])
+        if is_guardian_killed:
+            # The next fetch on the machine ends what nobody guards.
+            with run_silent_server(scheme) as other:
+                order_fetch(processes[1], f"{other.address}/remote.git")
+                assert other.connected.wait(PATIENCE)
+                assert server.ended.wait(PATIENCE)
+        assert server.ended.wait(PATIENCE)
+    processes[1].kill([processes[1].pid])
+    deadline = time.monotonic() + PATIENCE
+    while any(map(is_running, started)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 async def order_checkout(lead: Lead, git: GitRunner, project: Path) -> tuple[SharedChannel, SharedChannel]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from shoal.core.clock import Clock
-from shoal.core.errors import WorktreeError
+from shoal.core.errors import ProcessError, WorktreeError
+from shoal.core.ports import ProcessLauncher, ProcessLaunchSpec
 from shoal.workspaces.git_program_settings import (
     GitProgramSettings,
     parse_git_settings,
@@ -48,8 +49,6 @@ _SERVER_VARIABLES = {
     # A repository on this machine does not fetch what it lacks itself, with its own programs.
     "GIT_NO_LAZY_FETCH": "1",
 }
-_server_command_groups: set[int] = set()
-"""Process groups of the commands that talk to servers."""
 _LIST_SETTINGS = ("config", "--list", "--show-scope", "-z")
 _MARKER_KEY = "shoal.marker"
 """Setting that shows in the list if git reads settings from the environment, as it has done since 2.31."""
@@ -107,11 +106,11 @@ class GitRunner:
         clock: Clock,
         *,
         timeout: float = COMMAND_TIMEOUT,
-        uses_servers: bool = False,
+        processes: ProcessLauncher | None = None,
     ) -> None:
-        """With `uses_servers`, commands may talk to servers, for which their helpers can wait forever.
+        """With `processes`, commands may talk to servers, for which their helpers can wait forever.
 
-        The helpers end with the command.
+        The helpers end with the command, and both end with this process.
         """
         self._env = {
             **{
@@ -124,18 +123,18 @@ class GitRunner:
             "GIT_OPTIONAL_LOCKS": "0",
             "GIT_EDITOR": "true",
             "GIT_ALLOW_PROTOCOL": _ALLOWED_PROTOCOLS,
-            **(_SERVER_VARIABLES if uses_servers else {}),
+            **({} if processes is None else _SERVER_VARIABLES),
         }
         self._clock = clock
         self._timeout = timeout
-        self._has_own_group = uses_servers
+        self._processes = processes
         self._inherited_fds: tuple[int, ...] = ()
         self._harmless: dict[GitDirectories, tuple[_FileSignature, ...]] = {}
         """State of the configuration files of repositories that name no programs."""
 
-    def create_server_runner(self, timeout: float) -> GitRunner:
-        """Return a runner for commands that talk to servers."""
-        return GitRunner(self._env, self._clock, timeout=timeout, uses_servers=True)
+    def create_server_runner(self, timeout: float, processes: ProcessLauncher) -> GitRunner:
+        """Return a runner for commands that talk to servers. They read no input."""
+        return GitRunner(self._env, self._clock, timeout=timeout, processes=processes)
 
     def set_inherited_descriptors(self, *fds: int) -> None:
         """Let every git process from now on inherit these descriptors, and with them their locks."""
@@ -206,18 +205,19 @@ class GitRunner:
     ) -> GitCommandResult:
         cwd, variables = _resolve_git_location(at)
         options = [part for setting in (*_SAFE_SETTINGS, *settings) for part in ("-c", setting)]
+        command = ("git", *options, *arguments)
+        env = {**self._env, **variables, **_build_settings_environment(replacements)}
+        if self._processes is not None:
+            return await self._run_guarded(self._processes, command, arguments[0], cwd, env)
         try:
             process = await asyncio.create_subprocess_exec(
-                "git",
-                *options,
-                *arguments,
+                *command,
                 cwd=cwd,
-                env={**self._env, **variables, **_build_settings_environment(replacements)},
+                env=env,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 pass_fds=self._inherited_fds,
-                start_new_session=self._has_own_group,
             )
         except FileNotFoundError as error:
             if error.filename not in (None, "git"):
@@ -229,28 +229,46 @@ class GitRunner:
             raise WorktreeError(
                 format_workspace_notice("git_not_run", directory=cwd, error=error.strerror or error)
             ) from error
-        if not self._has_own_group:
-            return await self._wait_for_exit(process, arguments[0], stdin)
-        _server_command_groups.add(process.pid)
-        try:
-            return await self._wait_for_exit(process, arguments[0], stdin)
-        finally:
-            _server_command_groups.discard(process.pid)
-
-    async def _wait_for_exit(
-        self, process: asyncio.subprocess.Process, command: str, stdin: bytes
-    ) -> GitCommandResult:
         try:
             async with self._clock.deadline(self._timeout):
                 out, err = await process.communicate(stdin)
         except TimeoutError:
-            raise WorktreeError(
-                format_workspace_notice("git_too_slow", command=command, seconds=f"{self._timeout:g}")
-            ) from None
+            raise self._create_timeout_error(arguments[0]) from None
         finally:
             if process.returncode is None:
-                await _stop_process(process, has_own_group=self._has_own_group)
+                await _stop_process(process)
         return GitCommandResult(process.returncode or 0, out, _parse_git_error(err))
+
+    async def _run_guarded(
+        self, processes: ProcessLauncher, command: Sequence[str], name: str, cwd: Path, env: Mapping[str, str]
+    ) -> GitCommandResult:
+        """Run git so that it and its helpers cannot outlive this process, even if it is killed."""
+        # Not pipes: a helper that stays behind would keep them open.
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            launch = ProcessLaunchSpec(
+                argv=command, cwd=cwd, env=env, stdout=out.fileno(), stderr=err.fileno()
+            )
+            try:
+                process = await processes.start_process(launch)
+                try:
+                    async with self._clock.deadline(self._timeout):
+                        status = await process.wait()
+                finally:
+                    await process.stop(grace=0)
+            except ProcessError as error:
+                raise WorktreeError(
+                    format_workspace_notice("git_not_run", directory=cwd, error=error)
+                ) from error
+            except TimeoutError:
+                raise self._create_timeout_error(name) from None
+            out.seek(0)
+            err.seek(0)
+            return GitCommandResult(status, out.read(), _parse_git_error(err.read()))
+
+    def _create_timeout_error(self, command: str) -> WorktreeError:
+        return WorktreeError(
+            format_workspace_notice("git_too_slow", command=command, seconds=f"{self._timeout:g}")
+        )
 
 
 def _resolve_git_location(at: GitDirectories | Path) -> tuple[Path, dict[str, str]]:
@@ -281,13 +299,8 @@ def _read_file_signature(path: Path) -> _FileSignature:
     return found.st_ctime_ns, found.st_ino, found.st_size
 
 
-async def _stop_process(process: asyncio.subprocess.Process, *, has_own_group: bool) -> None:
-    """Stop the process with TERM first, so that git removes its lock files.
-
-    If the process leads a group, the whole group is killed.
-    """
-    if has_own_group:
-        _kill_group(process.pid)
+async def _stop_process(process: asyncio.subprocess.Process) -> None:
+    """Stop the process with TERM first, so that git removes its lock files."""
     with contextlib.suppress(ProcessLookupError):
         process.terminate()
     try:
@@ -298,17 +311,6 @@ async def _stop_process(process: asyncio.subprocess.Process, *, has_own_group: b
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-
-
-def kill_server_commands() -> None:
-    """Kill the commands that talk to servers, before this process exits without waiting for them."""
-    for group in tuple(_server_command_groups):
-        _kill_group(group)
-
-
-def _kill_group(group: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)
 
 
 def _parse_git_error(err: bytes) -> str:

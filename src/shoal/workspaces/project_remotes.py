@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.core.errors import WorktreeError
+from shoal.core.ports import ProcessLauncher
 from shoal.workspaces.checkout import GitCheckout
 from shoal.workspaces.git_runner import GitRunner
 from shoal.workspaces.workspace_texts import format_workspace_notice
@@ -84,7 +85,9 @@ def remove_url_credentials(url: str) -> str:
     return ""
 
 
-async def fetch_remote_commit(git: GitRunner, remote: RemoteCommit, repository: Path, timeout: float) -> None:
+async def fetch_remote_commit(
+    git: GitRunner, remote: RemoteCommit, repository: Path, timeout: float, processes: ProcessLauncher
+) -> None:
     """Fetch a commit from its remote into an empty repository. Raises `WorktreeError`."""
     if remove_url_credentials(remote.url) != remote.url or not _COMMIT.fullmatch(remote.commit):
         raise WorktreeError(format_workspace_notice("invalid_remote"))
@@ -92,7 +95,7 @@ async def fetch_remote_commit(git: GitRunner, remote: RemoteCommit, repository: 
     ssh = (await git.try_run("config", "--get", "core.sshCommand", at=repository)).text or "ssh"
     if Path(ssh.partition(" ")[0]).name == "ssh":
         ssh += f" -o BatchMode=yes -o ControlMaster=no -o ConnectTimeout={math.ceil(timeout)}"
-    await git.create_server_runner(timeout)(
+    await git.create_server_runner(timeout, processes)(
         *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-gc"),
         *("--", remote.url, f"+{remote.commit}:{FETCHED_REF}"),
         at=repository,

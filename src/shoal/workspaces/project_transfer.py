@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from shoal.core.clock import Clock
 from shoal.core.errors import WorktreeError
+from shoal.core.ports import ProcessLauncher
 from shoal.workspaces.checkout import GitCheckout, get_head_commit
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
 from shoal.workspaces.project_remotes import (
@@ -169,7 +170,9 @@ class MachineCheckout:
         # It may be older than those that are listed.
         return tuple(filter(None, dict.fromkeys((self._pushed, *listing.text.split("\n")))))
 
-    async def fetch_from_remote(self, clock: Clock, *, timeout: float = REMOTE_TIMEOUT) -> str:
+    async def fetch_from_remote(
+        self, clock: Clock, processes: ProcessLauncher, *, timeout: float = REMOTE_TIMEOUT
+    ) -> str:
         """Fetch from the remote what this machine lacks; return why this fails, or an empty string."""
         remote = self._origin.remote
         if remote is None:
@@ -178,7 +181,7 @@ class MachineCheckout:
             # The wait for another fetch counts: nobody waits for a silent server longer than that.
             async with clock.deadline(timeout), GitRepositoryLock(self._repository, clock).acquire():
                 if not await self._has_kept_commit(remote.commit):
-                    await self._fetch_through_new_repository(remote, timeout)
+                    await self._fetch_through_new_repository(remote, timeout, processes)
         except TimeoutError:
             return format_workspace_notice("git_too_slow", command="fetch", seconds=f"{timeout:g}")
         except (WorktreeError, OSError) as error:
@@ -186,14 +189,16 @@ class MachineCheckout:
         self._pushed = remote.commit
         return ""
 
-    async def _fetch_through_new_repository(self, remote: RemoteCommit, timeout: float) -> None:
+    async def _fetch_through_new_repository(
+        self, remote: RemoteCommit, timeout: float, processes: ProcessLauncher
+    ) -> None:
         """Fetch into another repository first, so that a fetch that is interrupted leaves nothing.
 
         It also has no configuration that an agent could have written.
         """
         async with self._create_new_repository() as created:
             _share_objects(created, self._repository)
-            await fetch_remote_commit(self._git, remote, created, timeout)
+            await fetch_remote_commit(self._git, remote, created, timeout, processes)
             refspec = f"+{FETCHED_REF}:{_KEPT_REFS}/{remote.commit}"
             await _fetch_file(self._git, self._repository, str(created), refspec)
 

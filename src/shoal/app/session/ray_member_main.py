@@ -23,6 +23,7 @@ from shoal.app.agents.member_bootstrap import MemberBootstrap, decode_member_boo
 from shoal.app.session.member_main import end_session_on_signals, request_session_end, run_member_session
 from shoal.app.session.session import Session
 from shoal.app.settings.settings import load_settings
+from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.backends.heap_trim import StartedObjects
 from shoal.backends.member_listener import LeadAddress, connect_to_lead, read_tls_files
 from shoal.backends.ray_backend import MemberHello
@@ -38,8 +39,9 @@ from shoal.core.compact_event import CompactEvent
 from shoal.core.errors import ShoalError, WorktreeError
 from shoal.core.events import Event, ToolFinished
 from shoal.core.teams.member_backends import AGENT_ENVIRONMENT_MARKS
+from shoal.stores.files.home.home_paths import get_process_records_directory
 from shoal.stores.postgres.suspended_tasks import create_member_context, install_suspendable_tasks
-from shoal.workspaces.git_runner import GitRunner, kill_server_commands
+from shoal.workspaces.git_runner import GitRunner
 from shoal.workspaces.project_transfer import KnownCommits, MachineCheckout, ProjectOrigin
 
 STORE_TIMEOUT = 20.0
@@ -363,7 +365,6 @@ def _watch_lead(descriptor: int) -> None:
     connection.register(descriptor, getattr(select, "POLLRDHUP", select.POLLHUP))
     connection.poll()
     threading.Event().wait(LOST_LEAD_GRACE)
-    kill_server_commands()
     os._exit(1)
 
 
@@ -378,7 +379,7 @@ async def _create_checkout(orders: MessageChannel, origin: bytes, clock: Clock) 
     problem: ShoalError | None = None
     try:
         await checkout.list_known_commits()  # creates the repository
-        reason = await checkout.fetch_from_remote(clock)
+        reason = await _fetch_from_remote(checkout, home, clock)
         commits = await checkout.list_known_commits()
         known = KnownCommits(commits=commits, machine=socket.gethostname(), problem=reason)
     except ShoalError as error:
@@ -389,6 +390,15 @@ async def _create_checkout(orders: MessageChannel, origin: bytes, clock: Clock) 
         raise problem
     await checkout.create(bundle or b"")
     return checkout
+
+
+async def _fetch_from_remote(checkout: MachineCheckout, home: Path, clock: Clock) -> str:
+    """Fetch with processes that end with this one; return why this fails, or an empty string."""
+    processes = GuardedProcessLauncher(clock, get_process_records_directory(home))
+    try:
+        return await checkout.fetch_from_remote(clock, processes)
+    finally:
+        await processes.aclose()
 
 
 def _open_lease(bootstrap: MemberBootstrap) -> int:
