@@ -6,7 +6,7 @@ The figures of docs/decisions/0005-an-http-client-of-our-own.md come from here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +56,9 @@ class _OtherEndpoint:
         self._clock = SystemClock()
         self._deadlines = ProviderHttpTimeouts()
 
-    async def post_request(self, body: bytes, on_chunk: ChunkHandler) -> None:
+    async def post_request(
+        self, body: bytes, on_chunk: ChunkHandler, _count_events: Callable[[], int] | None = None
+    ) -> None:
         async with self._clock.deadline(self._deadlines.total):
             await self._send_request(body, on_chunk)
 

@@ -117,7 +117,7 @@ async def test_a_thousand_members_in_one_process_keep_their_identities(tmp_path:
     lead = iter([call_tool("TeamCreate", team_name="crew"), [spawn_member(f"m{n}") for n in range(1_000)]])
     settings = json.dumps({"shoal": {"fan_out_preview": None}})
     async with open_session(tmp_path, ScriptedModel(think), tools=[who], settings=settings) as session:
-        async with asyncio.timeout(200):
+        async with asyncio.timeout(600):
             turn: Turn | None = session.run("Begin.")
             while turn is not None:
                 async for _ in turn:
@@ -151,7 +151,7 @@ async def test_two_hundred_members_do_two_thousand_tasks_each_exactly_once(tmp_p
     )
     async with session:
         session.subscribe(see)
-        async with asyncio.timeout(200):
+        async with asyncio.timeout(600):
             turn: Turn | None = session.run("Begin.")
             while turn is not None:
                 async for _ in turn:
