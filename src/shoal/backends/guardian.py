@@ -212,14 +212,17 @@ class ProcessGuardian:
         send_signals(number, groups=list(self._groups.values()), pids=list_descendant_pids(os.getpid()))
 
     def _wait_for_end_of_killed_lead(self) -> None:
-        """Wait until the lead's record is unlocked: the system may close the socket of a killed process first.
+        """Wait until the lead's record is unlocked: the socket of a killed process may close first.
 
         A lead that ends its session closes one direction only and waits for this process.
         """
         lead_pid = read_socket_creator_pid(self._lead)
         watch = select.poll()
         watch.register(self._lead, 0)
+        deadline = time.monotonic() + END_LIMIT
         while os.getppid() == lead_pid and any(events & select.POLLHUP for _, events in watch.poll(0)):
+            if time.monotonic() > deadline:
+                return
             time.sleep(0.005)
 
     def _wait_for_children(self, deadline: float) -> bool:

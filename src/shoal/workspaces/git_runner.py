@@ -16,6 +16,7 @@ from msgspec import Struct
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError, WorktreeError
 from shoal.core.ports import ProcessLauncher, ProcessLaunchSpec
+from shoal.core.user_environment import get_user_environment
 from shoal.workspaces.git_program_settings import (
     GitProgramSettings,
     parse_git_settings,
@@ -205,12 +206,13 @@ class GitRunner:
     ) -> GitCommandResult:
         cwd, variables = _resolve_git_location(at)
         options = [part for setting in (*_SAFE_SETTINGS, *settings) for part in ("-c", setting)]
-        command = ("git", *options, *arguments)
+        command = (*options, *arguments)
         env = {**self._env, **variables, **_build_settings_environment(replacements)}
         if self._processes is not None:
             return await self._run_guarded(self._processes, command, arguments[0], cwd, env)
         try:
             process = await asyncio.create_subprocess_exec(
+                "git",
                 *command,
                 cwd=cwd,
                 env=env,
@@ -243,10 +245,11 @@ class GitRunner:
         self, processes: ProcessLauncher, command: Sequence[str], name: str, cwd: Path, env: Mapping[str, str]
     ) -> GitCommandResult:
         """Run git so that it and its helpers cannot outlive this process, even if it is killed."""
+        directory = get_user_environment(env).temporary_directory
         # Not pipes: a helper that stays behind would keep them open.
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        with tempfile.TemporaryFile(dir=directory) as out, tempfile.TemporaryFile(dir=directory) as err:
             launch = ProcessLaunchSpec(
-                argv=command, cwd=cwd, env=env, stdout=out.fileno(), stderr=err.fileno()
+                argv=("git", *command), cwd=cwd, env=env, stdout=out.fileno(), stderr=err.fileno()
             )
             try:
                 process = await processes.start_process(launch)
