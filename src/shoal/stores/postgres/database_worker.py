@@ -25,6 +25,7 @@ from shoal.stores.postgres.database_errors import (
     build_unreachable_error,
     describe_refusal,
 )
+from shoal.stores.postgres.hint_schedule import HintSchedule
 from shoal.stores.postgres.line_writer import LineWriter
 from shoal.stores.postgres.roster_rows import RosterMirror
 from shoal.stores.postgres.schema import (
@@ -48,10 +49,6 @@ _FIRST_PAUSE, _MAX_PAUSE = 0.05, 1.0
 _SET_SERVICE_COMMITS = "SET synchronous_commit = off"
 """Notifications, renewals and ends of leases need no flush. After a crash of the server, leases are extended,
 and a write that relies on an ended lease is flushed after that end."""
-_NOTIFY_PAUSE = 0.005
-"""Seconds between two batches of notifications: a busy board sends one for many changes."""
-_DISPLAY_PAUSE = 0.05
-"""Seconds until a notification that only views of a board wait for."""
 _FENCE = "SELECT pg_current_xact_id()::text FROM shoal.holders WHERE epoch = $1 FOR KEY SHARE"
 _END_LEASES = """
     , ended AS (UPDATE shoal.board_leases SET has_ended = true
@@ -128,7 +125,7 @@ class DatabaseWorker:
         self._has_hints = asyncio.Event()
         self._hint_timer: asyncio.TimerHandle | None = None
         self._hints_due = float("inf")
-        self._last_notify = 0.0
+        self._hint_schedule = HintSchedule()
         self._tasks = BackgroundTasks()
         self._is_closing = False
         self.lines = LineWriter(self)
@@ -506,10 +503,7 @@ class DatabaseWorker:
             listener(payload)
         self._pending_hints[channel, payload] = None
         loop = asyncio.get_running_loop()
-        if wakes:
-            send_at = self._last_notify + _NOTIFY_PAUSE
-        else:
-            send_at = max(self._last_notify, loop.time()) + _DISPLAY_PAUSE
+        send_at = self._hint_schedule.get_send_time(loop.time(), wakes=wakes)
         if send_at < self._hints_due:
             if self._hint_timer is not None:
                 self._hint_timer.cancel()
@@ -557,8 +551,8 @@ class DatabaseWorker:
             self._hint_timer.cancel()
         self._hints_due = float("inf")
         hints, self._pending_hints = self._pending_hints, {}
-        self._last_notify = asyncio.get_running_loop().time()
         if hints:
+            self._hint_schedule.note_batch(asyncio.get_running_loop().time())
             await raw.execute(
                 "SELECT pg_notify(channel, payload) "
                 "FROM unnest($1::text[], $2::text[]) AS hint (channel, payload)",

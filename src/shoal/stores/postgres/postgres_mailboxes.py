@@ -35,6 +35,14 @@ _POST = """
                ON CONFLICT (team, owner, id) DO NOTHING)
     SELECT (SELECT count(*) FROM fence) AS fences, ARRAY(SELECT owner FROM found) AS owners
 """
+# A message that is posted alone takes two thirds of the time of the other statement. No row means that the
+# message is stored already, or that the other statement tells the reason.
+_POST_ONE = """
+    WITH fence AS (SELECT 1 FROM shoal.holders WHERE epoch = $1 FOR KEY SHARE)
+    INSERT INTO shoal.mail (team, owner, id, document)
+    SELECT $2, $3, $4, $5 FROM fence WHERE EXISTS (SELECT FROM shoal.inboxes WHERE team = $2 AND owner = $3)
+    ON CONFLICT (team, owner, id) DO NOTHING RETURNING true
+"""
 _SNAPSHOT = (
     "pg_snapshot_xmin(pg_current_snapshot())::text AS oldest, "
     "pg_snapshot_xmax(pg_current_snapshot())::text AS next"
@@ -111,6 +119,8 @@ class TeamMail:
 
     async def _post_together(self, worker: DatabaseWorker, mails: list[_NewMail]) -> list[bool]:
         async def store_mail(raw: Any) -> Any:
+            if len(mails) == 1 and await raw.fetchval(_POST_ONE, worker.epoch, self._team, *mails[0]):
+                return 1, [mails[0].owner]
             return await raw.fetchrow(
                 _POST,
                 worker.epoch,
