@@ -141,6 +141,23 @@ async def test_only_commits_that_a_machine_lacks_are_sent(
     assert run_git(project.top, "for-each-ref", "refs/shoal") == ""
 
 
+async def test_a_machine_that_has_only_later_commits_gets_no_bundle_for_an_earlier_one(
+    tmp_path: Path, git: GitRunner, project: GitCheckout
+) -> None:
+    first, _ = await send_project(git, project, tmp_path / "home")
+    (first.cwd / "a.txt").write_text("two\n")
+    await store_checkpoint(git, project, await first.build_checkpoint(), REF)
+    # The member continues on another machine, which then gets a second one.
+    await send_project(git, project, tmp_path / "other")
+    run_git(project.top, "update-ref", "-d", REF)
+    checkout, size = await send_project(git, project, tmp_path / "other")
+    assert size == 0
+    assert (checkout.cwd / "a.txt").read_text() == "one\n"
+    (checkout.cwd / "a.txt").write_text("three\n")
+    await store_checkpoint(git, project, await checkout.build_checkpoint(), REF)
+    assert run_git(project.top, "show", f"{REF}:src/a.txt") == "three"
+
+
 async def test_a_damaged_bundle_changes_nothing(git: GitRunner, project: GitCheckout) -> None:
     from shoal.core.errors import WorktreeError
 

@@ -115,13 +115,14 @@ async def bundle_project(
     git: GitRunner, checkout: GitCheckout, origin: ProjectOrigin, known: Sequence[str]
 ) -> bytes:
     """Return a bundle of the commit without what the other machine has; empty if it has everything."""
-    present = [name for name in known if await _has_commit(git, checkout, name)]
-    if origin.commit in present:
+    excluded = [f"^{name}" for name in known if await _has_commit(git, checkout, name)]
+    # The commit may be older than those that the machine has; git refuses an empty bundle.
+    arguments = ("rev-list", "--max-count=1", origin.commit, *excluded)
+    if not (await git(*arguments, at=checkout.git_directories)).text:
         return b""
     ref = origin.bundle_ref
     await git("update-ref", ref, origin.commit, at=checkout.git_directories)
     try:
-        excluded = [f"^{name}" for name in present]
         return (await git("bundle", "create", "-", ref, *excluded, at=checkout.git_directories)).out
     finally:
         await git("update-ref", "-d", ref, at=checkout.git_directories)
