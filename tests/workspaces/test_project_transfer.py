@@ -158,6 +158,16 @@ async def test_a_machine_that_has_only_later_commits_gets_no_bundle_for_an_earli
     assert run_git(project.top, "show", f"{REF}:src/a.txt") == "three"
 
 
+async def test_work_on_a_new_branch_without_a_commit_is_sent(
+    tmp_path: Path, git: GitRunner, project: GitCheckout
+) -> None:
+    checkout, _ = await send_project(git, project, tmp_path / "home")
+    run_git(checkout.top, "checkout", "-q", "--orphan", "fresh")
+    (checkout.cwd / "a.txt").write_text("two\n")
+    await store_checkpoint(git, project, await checkout.build_checkpoint(), REF)
+    assert run_git(project.top, "show", f"{REF}:src/a.txt") == "two"
+
+
 async def test_a_damaged_bundle_changes_nothing(git: GitRunner, project: GitCheckout) -> None:
     from shoal.core.errors import WorktreeError
 

@@ -255,7 +255,9 @@ class MachineCheckout:
         The index and the branch of the agent stay as they are. Files that git cannot add are missing; then
         `problem` says why.
         """
-        head = (await self._git("rev-parse", "HEAD^{commit}", at=self.top)).text
+        found = await self._git.try_run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", at=self.top)
+        # A new branch without a history has no commit yet.
+        head = found.text if found.status == 0 else self._origin.commit
         tree, error = await _write_tree_of_readable_files(self._git, self._places)
         self.problem = error or self._unsent
         head_tree = (await self._git("rev-parse", f"{head}^{{tree}}", at=self.top)).text
