@@ -81,12 +81,14 @@ async def test_a_paused_process_that_lost_its_lease_can_no_longer_write(database
             process.wait()
         assert output.split() == [
             word
-            for name in ("update", "claim", "post", "read", "transcript", "journal")
+            for name in ("update", "claim", "post", "read", "transcript", "title", "journal")
             for word in (name, "StoreLeaseLost")
         ]
         tasks = {task.id: (task.subject, task.owner) for task in await board.list_tasks()}
         assert tasks == {"1": ("task 0", BOB), "2": ("task 1", None)}
         assert read_entry_ids(session) == ["entry-hello"]
+        with pytest.raises(SessionNotFound):
+            store.find_session("late")
 
 
 async def test_a_process_that_hangs_in_a_transaction_loses_its_lease_and_its_locks(database, home, helpers):
