@@ -12,7 +12,7 @@ from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import LEAD_ID, AgentId, SessionId
 from shoal.core.names import AgentName, TaskId, TeamName
 from shoal.core.teams.tasks import find_open_blockers
-from shoal.stores.postgres.database_text import to_database_text
+from shoal.stores.postgres.database_text import to_database_key, to_database_text
 from shoal.stores.postgres.postgres_store import complete_last_line, insert_transcript
 from shoal.stores.postgres.roster_rows import read_roster_document
 from shoal.stores.postgres.task_rows import TASK_COLUMNS, insert_task, parse_task_row
@@ -151,7 +151,7 @@ async def insert_run_rows(raw: Any, run: StoredRun) -> None:
         "INSERT INTO shoal.questions (session, id, question, answer, late_answer) "
         "VALUES ($1, $2, $3, $4, $5)",
         [
-            (run.session, to_database_text(each.id), each.question, each.answer, each.late_answer)
+            (run.session, to_database_key(each.id), each.question, each.answer, each.late_answer)
             for each in run.questions
         ],
     )
