@@ -168,6 +168,25 @@ async def test_work_on_a_new_branch_without_a_commit_is_sent(
     assert run_git(project.top, "show", f"{REF}:src/a.txt") == "two"
 
 
+async def test_a_checkout_whose_index_cannot_be_copied_is_a_problem_and_not_a_crash(
+    tmp_path: Path, git: GitRunner, project: GitCheckout
+) -> None:
+    checkout, _ = await send_project(git, project, tmp_path / "home")
+    index = checkout.top / ".git" / "index"
+    index.unlink()
+    index.mkdir()
+    with pytest.raises(WorktreeError, match=r"cannot be copied: .*index: Is a directory"):
+        await checkout.build_checkpoint()
+
+
+async def test_a_machine_whose_directory_cannot_be_created_is_a_problem_and_not_a_crash(
+    tmp_path: Path, git: GitRunner, project: GitCheckout
+) -> None:
+    (tmp_path / "home").write_text("not a directory")
+    with pytest.raises(WorktreeError, match="cannot be copied: .*Not a directory"):
+        await send_project(git, project, tmp_path / "home")
+
+
 async def test_a_damaged_bundle_changes_nothing(git: GitRunner, project: GitCheckout) -> None:
     from shoal.core.errors import WorktreeError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from hashlib import sha256
 from pathlib import Path
 
@@ -223,10 +223,14 @@ class MachineCheckout:
     @asynccontextmanager
     async def _create_new_repository(self) -> AsyncIterator[Path]:
         parent = self._repository.parent
-        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".new-", dir=parent, ignore_cleanup_errors=True) as directory:
-            created = Path(directory) / self._repository.name
-            created.mkdir(mode=0o700)
+        with ExitStack() as stack:
+            with _report_file_errors():
+                parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                directory = stack.enter_context(
+                    tempfile.TemporaryDirectory(prefix=".new-", dir=parent, ignore_cleanup_errors=True)
+                )
+                created = Path(directory) / self._repository.name
+                created.mkdir(mode=0o700)
             await self._git("init", *self._init_options, "--bare", str(created), at=created)
             yield created
 
@@ -237,7 +241,8 @@ class MachineCheckout:
             refspec = f"+{self._origin.bundle_ref}:{kept}"
             await _fetch_bundle(self._git, self._repository, bundle, refspec)
         shutil.rmtree(self.top, ignore_errors=True)
-        self.top.mkdir(mode=0o700, parents=True)
+        with _report_file_errors():
+            self.top.mkdir(mode=0o700, parents=True)
         try:
             await self._git("init", *self._init_options, str(self.top), at=self.top)
             _share_objects(self.top / ".git", self._repository)
@@ -248,6 +253,10 @@ class MachineCheckout:
 
     def remove(self) -> None:
         shutil.rmtree(self.top, ignore_errors=True)
+
+    def forget_checkpoints(self) -> None:
+        """Send everything again, although nothing may have changed since the last checkpoint."""
+        self._sent = None
 
     async def build_checkpoint(self) -> bytes:
         """Commit what changed, and return a bundle of it; empty if nothing has changed.
@@ -318,7 +327,7 @@ async def write_tree_of_all_files(git: GitRunner, places: GitDirectories) -> str
 
 async def _write_tree_of_readable_files(git: GitRunner, places: GitDirectories) -> tuple[str, str]:
     """Return a tree of the files that git can add, and what it says about the others."""
-    with tempfile.TemporaryDirectory(dir=places.entry) as directory:
+    with _report_file_errors(), tempfile.TemporaryDirectory(dir=places.entry) as directory:
         index = Path(directory) / "index"
         if (places.entry / "index").exists():
             # Keep its time: git rereads a file whose time is not before that of the index.
@@ -347,7 +356,7 @@ async def _has_commit(git: GitRunner, checkout: GitCheckout, name: str) -> bool:
 
 
 async def _fetch_bundle(git: GitRunner, repository: Path, bundle: bytes, refspec: str) -> None:
-    with tempfile.TemporaryDirectory(prefix="shoal-bundle-") as directory:
+    with _report_file_errors(), tempfile.TemporaryDirectory(prefix="shoal-bundle-") as directory:
         path = os.path.join(directory, "project.bundle")  # noqa: PTH118 - git gets a text
         with open(path, "wb") as file:  # noqa: ASYNC230, PTH123
             file.write(bundle)
@@ -364,4 +373,16 @@ async def _fetch_file(git: GitRunner, repository: Path, path: str, refspec: str)
 
 
 def _share_objects(repository: Path, owner: Path) -> None:
-    (repository / "objects" / "info" / "alternates").write_text(f"{owner / 'objects'}\n")
+    with _report_file_errors():
+        (repository / "objects" / "info" / "alternates").write_text(f"{owner / 'objects'}\n")
+
+
+@contextmanager
+def _report_file_errors() -> Iterator[None]:
+    """Raise `WorktreeError` for a full disk, or for what the commands of an agent left in its checkout."""
+    try:
+        yield
+    except OSError as error:
+        place = "" if error.filename is None else f"{error.filename}: "
+        problem = f"{place}{error.strerror or error}"
+        raise WorktreeError(format_workspace_notice("project_not_copied", error=problem)) from error
