@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 
 from msgspec import Struct
@@ -16,7 +17,12 @@ from msgspec.structs import replace
 from shoal.core.clock import Clock
 from shoal.core.errors import WorktreeError
 from shoal.core.ports import ProcessLauncher
-from shoal.workspaces.checkout import GitCheckout, get_head_commit
+from shoal.workspaces.checkout import (
+    GitCheckout,
+    get_head_commit,
+    has_uncommitted_changes,
+    is_git_repository,
+)
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
 from shoal.workspaces.project_remotes import (
     FETCHED_REF,
@@ -146,8 +152,10 @@ class MachineCheckout:
         """Commit of the remote, once this machine has it."""
         self._sent: tuple[str, str] | None = None
         """Last state that was bundled: HEAD and the tree of all files."""
-        self._unsent = ""
+        self._unsent: list[str] = []
         """Repositories in the last checkpoint whose files are not in it."""
+        self._submodules: list[str] | None = None
+        """Submodules of the commit, once they are known."""
         self.problem = ""
         """Why the last checkpoint lacks files; empty if it has all of them."""
 
@@ -268,12 +276,13 @@ class MachineCheckout:
         # A new branch without a history has no commit yet.
         head = found.text if found.status == 0 else self._origin.commit
         tree, error = await _write_tree_of_readable_files(self._git, self._places)
-        self.problem = error or self._unsent
+        submodules = await self._list_changed_submodules()
+        self.problem = error or _describe_unsent_repositories(self._unsent, submodules)
         head_tree = (await self._git("rev-parse", f"{head}^{{tree}}", at=self.top)).text
         if (head, tree) == (self._sent or (self._origin.commit, head_tree)):
             return b""
-        self._unsent = await self._describe_unsent_repositories(tree)
-        self.problem = error or self._unsent
+        self._unsent = await self._list_changed_repositories(tree)
+        self.problem = error or _describe_unsent_repositories(self._unsent, submodules)
         commit = head
         # git refuses an empty bundle: undone work needs a commit of its own.
         if tree != head_tree or not await self._has_own_commits(head):
@@ -289,18 +298,34 @@ class MachineCheckout:
         arguments = ("rev-list", "--max-count=1", head, f"^{self._origin.commit}")
         return bool((await self._git(*arguments, at=self.top)).text)
 
-    async def _describe_unsent_repositories(self, tree: str) -> str:
-        """Name the repositories that the agent created or changed: a tree has only the id of their commit."""
+    async def _list_changed_repositories(self, tree: str) -> list[str]:
+        """Return the repositories that the agent created or moved on: a tree has only the commit's id."""
         changes = await self._git(
             "diff-tree", "-r", "-z", "--no-renames", self._origin.commit, tree, at=self.top
         )
         parts = changes.out.split(b"\0")
-        names = [
+        return [
             os.fsdecode(name)
             for change, name in zip(parts[::2], parts[1::2], strict=False)
             if change.split(b" ")[1] == _REPOSITORY_MODE
         ]
-        return format_workspace_notice("unsent_repositories", names=", ".join(names)) if names else ""
+
+    async def _list_changed_submodules(self) -> list[str]:
+        """Return the submodules with files of the agent, which git does not add to the tree.
+
+        Their directories are empty at first. The agent may also have filled one from its own repository.
+        """
+        if self._submodules is None:
+            listing = await self._git("ls-tree", "-r", "-z", self._origin.commit, at=self.top)
+            entries = (entry.partition("\t") for entry in listing.names)
+            mode = _REPOSITORY_MODE.decode()
+            self._submodules = [name for kind, _, name in entries if kind.startswith(mode)]
+        return [name for name in self._submodules if await self._has_unsent_files(self.top / name)]
+
+    async def _has_unsent_files(self, submodule: Path) -> bool:
+        if is_git_repository(submodule):
+            return await has_uncommitted_changes(self._git, submodule)
+        return _has_entries(submodule)
 
     @property
     def _places(self) -> GitDirectories:
@@ -339,6 +364,18 @@ async def _write_tree_of_readable_files(git: GitRunner, places: GitDirectories) 
             raise WorktreeError(error)
         tree = (await git("write-tree", at=with_index)).text
         return tree, error if added.status else ""
+
+
+def _has_entries(directory: Path) -> bool:
+    try:
+        return not directory.is_symlink() and any(directory.iterdir())
+    except OSError:
+        return False  # removed or replaced, which is in the tree
+
+
+def _describe_unsent_repositories(*lists: Sequence[str]) -> str:
+    names = ", ".join(dict.fromkeys(chain.from_iterable(lists)))
+    return format_workspace_notice("unsent_repositories", names=names) if names else ""
 
 
 def check_safe_name(name: str) -> str:
