@@ -9,6 +9,7 @@ import shutil
 import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -370,6 +371,33 @@ async def test_status_and_migrate_tell_the_version_and_check_finds_what_is_wrong
     text = "\n".join(problems["problems"])
     assert "roof 1: a task has a wrong number of open blockers." in text
     assert f"{SESSION}: a journal has a gap or an overlap." in text
+
+
+async def test_a_question_with_a_long_id_moves_there_and_back(tmp_path, filled_home, database):
+    question_id = "".join(sha256(bytes([number])).hexdigest() for number in range(128))
+    FileStore(filled_home).find_session(SESSION).open_questions().store_question(make_question(question_id))
+    for _ in range(2):  # the second one finds the same run
+        run_store_command("import", SESSION, home=filled_home, database=database)
+    other = tmp_path / "other"
+    run_store_command("export", SESSION, home=other, database=database)
+    assert read_files(other) == read_files(filled_home)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        (b"shoal/runs/s-1/results/\xff.txt", b"", "is not valid UTF-8. Rename it"),
+        (b"projects/-project/s-1/subagents/agent-\xff.jsonl", b"", "is not valid UTF-8. Rename it"),
+        (b"tasks/roof/.highwatermark", b"9" * 19, "The number in .*/.highwatermark is too large"),
+        (b"shoal/teams/roof/spawned", b"9" * 5000, "The number in .*/spawned is too large"),
+    ],
+)
+def test_a_file_that_a_database_cannot_store_is_named(filled_home, database, name, content, problem):
+    path = filled_home / os.fsdecode(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    with pytest.raises(StateFileError, match=problem):
+        run_store_command("import", SESSION, home=filled_home, database=database)
 
 
 def test_a_session_name_that_no_session_has_is_reported_as_such(tmp_path, database):
