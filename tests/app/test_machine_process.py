@@ -51,13 +51,17 @@ from shoal.backends.guardian import (
 )
 from shoal.backends.heap_trim import StartedObjects
 from shoal.backends.member_listener import MemberListener
-from shoal.backends.ray_backend import MemberHello
+from shoal.backends.ray_backend import MemberHello, RayBackend, RayBackendSettings, RayEntryPoints
 from shoal.backends.ray_hosts import CLOSING_NOTICE, CONTROL_CHANNEL, StartMemberOrder
 from shoal.backends.socket_channel import ChannelMultiplexer, SharedChannel, SocketChannel, send_in_parts
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ShoalError, WorktreeError
 from shoal.core.events import NoteAdded
-from shoal.core.teams.member_backends import AGENT_ENVIRONMENT_MARKS, MemberLaunchArgs
+from shoal.core.teams.member_backends import (
+    AGENT_ENVIRONMENT_MARKS,
+    MemberLaunchArgs,
+    MemberProcessLaunchSpec,
+)
 from shoal.stores.files.file_store import FileStore
 from shoal.workspaces.checkout import find_git_checkout
 from shoal.workspaces.git_runner import GitRunner
@@ -747,6 +751,57 @@ async def test_work_that_the_lead_has_not_stored_stays_on_the_machine(
             await finishing
         assert log.asked == ["end"] * lead_leaves
     assert (checkout.cwd / "a.txt").read_text() == "two"
+
+
+async def test_work_that_the_lead_could_not_store_is_sent_again_and_stays_on_the_machine(
+    tmp_path: Path, git: GitRunner, project: Path
+) -> None:
+    def run_git(*arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], cwd=project, check=True, capture_output=True, text=True)
+        return done.stdout
+
+    async def end_lease(epoch: int) -> None:
+        raise AssertionError(epoch)
+
+    reports: list[str] = []
+    files = ClusterFiles(project, environ=os.environ, clock=CLOCK, report=reports.append)
+    backend = RayBackend(
+        RayBackendSettings(address="127.0.0.1:1", lead_host=None, cpus=0.1),
+        None,  # type: ignore[arg-type]
+        CLOCK,
+        entry_points=RayEntryPoints(member="unused:unused", host="unused:unused"),
+        end_lease=end_lease,
+        log_directory=tmp_path,
+        report=reports.append,
+    )
+    launch = MemberProcessLaunchSpec(launch_args=MEMBER, cwd=project, env={})
+    checkout = await create_checkout(git, project)
+    blocking = REF.rpartition("/")[0]
+    run_git("update-ref", blocking, "HEAD")  # no ref can be below it
+    async with send_checkpoints(checkout) as (lead, sender, _):
+        storing = asyncio.create_task(backend._store_checkpoints(lead, files, launch))
+        (checkout.cwd / "a.txt").write_text("two")
+        async with asyncio.timeout(PATIENCE):
+            await sender._send_checkpoint()
+            await sender._confirmed.wait()
+            if reports:
+                run_git("update-ref", "-d", blocking)
+            await sender.finish()
+        storing.cancel()
+    assert "could not be stored, so its checkout stays on its machine" in reports[0]
+    assert run_git("show", f"{REF}:a.txt") == "two"
+    assert not checkout.top.exists()
+
+    run_git("update-ref", "-d", REF)
+    run_git("update-ref", blocking, "HEAD")
+    checkout = await create_checkout(git, project)
+    async with send_checkpoints(checkout) as (lead, sender, _):
+        storing = asyncio.create_task(backend._store_checkpoints(lead, files, launch))
+        (checkout.cwd / "a.txt").write_text("three")
+        async with asyncio.timeout(PATIENCE):
+            await sender.finish()
+        storing.cancel()
+    assert (checkout.cwd / "a.txt").read_text() == "three"
 
 
 async def test_a_member_is_ended_or_aborted_as_its_lead_says() -> None:

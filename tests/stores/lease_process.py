@@ -39,6 +39,10 @@ async def main(address: str, home: str) -> None:
     async def append_entry():
         transcript.append(make_entry("late"))
 
+    async def append_entry_with_title():
+        transcript.set_title("late")
+        transcript.append(make_entry("late"))
+
     async def append_event():
         journal.append(NoteAdded(agent=LEAD_ID, text="late"))
 
@@ -48,6 +52,7 @@ async def main(address: str, home: str) -> None:
         ("post", mailboxes.post("bob", mail)),
         ("read", mailboxes.mark_read("bob", ["m0"])),
         ("transcript", append_entry()),
+        ("title", append_entry_with_title()),
         ("journal", append_event()),
     ):
         try:

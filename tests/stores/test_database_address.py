@@ -41,6 +41,11 @@ def show_status(address, home):
         ("postgresql://[::1/x", "Invalid IPv6 URL"),
         ("postgresql://ann:sec/ret@h/x", "the password has a / that is not written as %2F"),
         ("postgresql://h/x?sslmode=often", "sslmode"),
+        ("postgresql://ann:sec#ret@h/x", "the password has a # or ? that is not written as %23 or %3F"),
+        ("postgresql://ann:sec?ret@h/x", "that is not written as %23 or %3F"),
+        ("postgresql://ann:12?sec@h/x?sslmode=disable", "that is not written as %23 or %3F"),
+        ("postgresql://ann:12/3#sec@h/x", "that is not written as %23 or %3F"),
+        ("postgresql://ann:sec\u2100ret@h/x", "a character that is not allowed before the database"),
     ],
 )
 def test_an_address_that_is_not_valid_is_refused_with_a_sentence(tmp_path, use, address, problem):
@@ -60,3 +65,18 @@ def test_the_password_of_an_address_is_not_shown(tmp_path, address):
     with pytest.raises((SettingsError, StateFileError)) as raised:
         use_store(address, tmp_path)
     assert not [word for word in ("12", "34", "secret") if word in str(raised.value).replace("127.0.0", "")]
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgresql://ann:sec#ret@h/x", "postgresql:…@h/x"),
+        ("postgresql://ann:sec?ret@h/x?sslmode=disable", "postgresql:…@h/x"),
+        ("postgresql://h:5432/x?user=ann@h&password=sec", "postgresql://h:5432/x"),
+        ("postgresql://ann:sec@h/x?options=-c%20a@b", "postgresql://ann@h/x"),
+    ],
+)
+def test_an_address_is_shown_without_any_part_of_its_password(address, shown):
+    from shoal.stores.postgres.database_address import hide_password
+
+    assert hide_password(address) == shown

@@ -81,12 +81,69 @@ async def test_a_paused_process_that_lost_its_lease_can_no_longer_write(database
             process.wait()
         assert output.split() == [
             word
-            for name in ("update", "claim", "post", "read", "transcript", "journal")
+            for name in ("update", "claim", "post", "read", "transcript", "title", "journal")
             for word in (name, "StoreLeaseLost")
         ]
         tasks = {task.id: (task.subject, task.owner) for task in await board.list_tasks()}
         assert tasks == {"1": ("task 0", BOB), "2": ("task 1", None)}
         assert read_entry_ids(session) == ["entry-hello"]
+        with pytest.raises(SessionNotFound):
+            store.find_session("late")
+
+
+async def test_a_process_that_hangs_in_a_transaction_loses_its_lease_and_its_locks(database, home, helpers):
+    with helpers.opened_postgres_store(database, home, lease=1.0) as store:
+        board = store.open_board("roof", **helpers.make_services())
+        await create_tasks(board, 1)
+        process = subprocess.Popen(
+            [sys.executable, HERE / "transaction_process.py", database, home],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        try:
+            assert process.stdout.readline() == "locked\n"
+            process.send_signal(signal.SIGSTOP)
+            async with asyncio.timeout(helpers.WAIT_SECONDS):
+                await create_tasks(board, 1)
+
+            async def has_ended():
+                query = "SELECT count(*) FROM shoal.holders"
+                return await store.client.call(lambda w: w.execute(lambda raw: raw.fetchval(query))) == 1
+
+            await helpers.wait_for(has_ended)
+            process.send_signal(signal.SIGCONT)
+            output, _ = process.communicate("continue\n", timeout=30)
+        finally:
+            process.kill()
+            process.wait()
+        assert output == "StoreLeaseLost\n"
+        assert [task.id for task in await board.list_tasks()] == ["1", "2"]
+
+
+async def test_defaults_of_a_database_do_not_change_how_the_store_works(own_server, home, helpers):
+    database = own_server.create_empty_database("defaults")
+    for setting in (
+        "default_transaction_isolation = 'serializable'",
+        "statement_timeout = '100ms'",
+        "lock_timeout = '100ms'",
+        "synchronous_commit = off",
+    ):
+        own_server.execute(f"ALTER DATABASE defaults SET {setting}")
+    with helpers.opened_postgres_store(database, home) as store:
+        board = store.open_board("roof", **helpers.make_services())
+        await create_tasks(board, 1)
+        shown = (
+            "SELECT current_setting('transaction_isolation') || ' ' || current_setting('synchronous_commit')"
+        )
+
+        async def read_settings_late(raw):
+            await raw.execute("SELECT pg_sleep(0.2)")
+            return await raw.fetchval(shown)
+
+        settings = await store.client.call(lambda worker: worker.execute(read_settings_late))
+        assert settings == "read committed on"
 
 
 async def test_a_teammate_opens_a_session_whose_lead_has_written_nothing_and_leaves_it_in_place(

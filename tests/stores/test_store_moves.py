@@ -9,6 +9,7 @@ import shutil
 import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from store_openers import ignore_report, make_services
 
 from shoal.core.agents.subagent_metadata import SubagentMetadata
 from shoal.core.clock import SystemClock
-from shoal.core.errors import SessionNotFound, StateFileError
+from shoal.core.errors import SessionNotFound, SettingsError, StateFileError
 from shoal.core.ids import AgentId, SessionId
 from shoal.core.names import AgentName
 from shoal.core.permissions.questions import AllowAnswer
@@ -370,6 +371,70 @@ async def test_status_and_migrate_tell_the_version_and_check_finds_what_is_wrong
     text = "\n".join(problems["problems"])
     assert "roof 1: a task has a wrong number of open blockers." in text
     assert f"{SESSION}: a journal has a gap or an overlap." in text
+
+
+async def test_a_question_with_a_long_id_moves_there_and_back(tmp_path, filled_home, database):
+    question_id = "".join(sha256(bytes([number])).hexdigest() for number in range(128))
+    FileStore(filled_home).find_session(SESSION).open_questions().store_question(make_question(question_id))
+    for _ in range(2):  # the second one finds the same run
+        run_store_command("import", SESSION, home=filled_home, database=database)
+    other = tmp_path / "other"
+    run_store_command("export", SESSION, home=other, database=database)
+    assert read_files(other) == read_files(filled_home)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        (b"shoal/runs/s-1/results/\xff.txt", b"", "is not valid UTF-8. Rename it"),
+        (b"projects/-project/s-1/subagents/agent-\xff.jsonl", b"", "is not valid UTF-8. Rename it"),
+        (b"tasks/roof/.highwatermark", b"9" * 19, "The number in .*/.highwatermark is too large"),
+        (b"shoal/teams/roof/spawned", b"9" * 5000, "The number in .*/spawned is too large"),
+    ],
+)
+def test_a_file_that_a_database_cannot_store_is_named(filled_home, database, name, content, problem):
+    path = filled_home / os.fsdecode(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    with pytest.raises(StateFileError, match=problem):
+        run_store_command("import", SESSION, home=filled_home, database=database)
+
+
+def test_a_session_name_that_no_session_has_is_reported_as_such(tmp_path, database):
+    for name in ("my work", "\u65e5\u672c", "../x"):
+        with pytest.raises(SessionNotFound, match="There is no session"):
+            run_store_command("import", name, home=tmp_path, database=database)
+
+
+def test_tables_of_an_unknown_version_are_not_checked(tmp_path, own_server):
+    database = own_server.create_empty_database()
+    run_store_command("migrate", home=tmp_path, database=database)
+    own_server.execute("UPDATE shoal.schema_version SET version = 99", database="shoal")
+    with pytest.raises(SettingsError, match="version 99"):
+        run_store_command("check", home=tmp_path, database=database)
+
+
+def test_a_database_that_cannot_store_all_names_is_refused(tmp_path, own_server):
+    own_server.execute(
+        "DROP DATABASE IF EXISTS latin", "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0"
+    )
+    with pytest.raises(SettingsError, match=r"encoding of the database is LATIN1.*--encoding UTF8"):
+        run_store_command("migrate", home=tmp_path, database=own_server.build_address("latin"))
+    status, _ = run_store_command("status", home=tmp_path, database=own_server.build_address("latin"))
+    assert status["version"] == 0
+
+
+def test_a_user_without_rights_reads_what_to_grant_and_who_can_migrate(tmp_path, own_server):
+    own_server.execute("DROP ROLE IF EXISTS eve", "CREATE ROLE eve LOGIN")
+    own_server.create_empty_database()
+    address = own_server.build_address("shoal").replace("shoal@", "eve@")
+    for database in (address, own_server.build_address("shoal"), address):
+        if database != address:
+            run_store_command("migrate", home=tmp_path, database=database)
+            continue
+        with pytest.raises(StateFileError, match=r"permission denied.*Only the owner.*INSERT") as raised:
+            run_store_command("migrate", home=tmp_path, database=database)
+        assert "the schema shoal" in str(raised.value)
 
 
 def export_files(filled_home: Path, home: Path) -> dict[str, Path]:

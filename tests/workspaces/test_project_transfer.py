@@ -141,6 +141,52 @@ async def test_only_commits_that_a_machine_lacks_are_sent(
     assert run_git(project.top, "for-each-ref", "refs/shoal") == ""
 
 
+async def test_a_machine_that_has_only_later_commits_gets_no_bundle_for_an_earlier_one(
+    tmp_path: Path, git: GitRunner, project: GitCheckout
+) -> None:
+    first, _ = await send_project(git, project, tmp_path / "home")
+    (first.cwd / "a.txt").write_text("two\n")
+    await store_checkpoint(git, project, await first.build_checkpoint(), REF)
+    # The member continues on another machine, which then gets a second one.
+    await send_project(git, project, tmp_path / "other")
+    run_git(project.top, "update-ref", "-d", REF)
+    checkout, size = await send_project(git, project, tmp_path / "other")
+    assert size == 0
+    assert (checkout.cwd / "a.txt").read_text() == "one\n"
+    (checkout.cwd / "a.txt").write_text("three\n")
+    await store_checkpoint(git, project, await checkout.build_checkpoint(), REF)
+    assert run_git(project.top, "show", f"{REF}:src/a.txt") == "three"
+
+
+async def test_work_on_a_new_branch_without_a_commit_is_sent(
+    tmp_path: Path, git: GitRunner, project: GitCheckout
+) -> None:
+    checkout, _ = await send_project(git, project, tmp_path / "home")
+    run_git(checkout.top, "checkout", "-q", "--orphan", "fresh")
+    (checkout.cwd / "a.txt").write_text("two\n")
+    await store_checkpoint(git, project, await checkout.build_checkpoint(), REF)
+    assert run_git(project.top, "show", f"{REF}:src/a.txt") == "two"
+
+
+async def test_a_checkout_whose_index_cannot_be_copied_is_a_problem_and_not_a_crash(
+    tmp_path: Path, git: GitRunner, project: GitCheckout
+) -> None:
+    checkout, _ = await send_project(git, project, tmp_path / "home")
+    index = checkout.top / ".git" / "index"
+    index.unlink()
+    index.mkdir()
+    with pytest.raises(WorktreeError, match=r"cannot be copied: .*index: Is a directory"):
+        await checkout.build_checkpoint()
+
+
+async def test_a_machine_whose_directory_cannot_be_created_is_a_problem_and_not_a_crash(
+    tmp_path: Path, git: GitRunner, project: GitCheckout
+) -> None:
+    (tmp_path / "home").write_text("not a directory")
+    with pytest.raises(WorktreeError, match=r"cannot be copied: .*Not a directory"):
+        await send_project(git, project, tmp_path / "home")
+
+
 async def test_a_damaged_bundle_changes_nothing(git: GitRunner, project: GitCheckout) -> None:
     from shoal.core.errors import WorktreeError
 
@@ -229,6 +275,37 @@ async def test_a_repository_in_the_checkout_does_not_stop_checkpoints_and_is_nam
     await store_checkpoint(git, project, await checkout.build_checkpoint(), REF)
     assert checkout.problem == ""
     assert run_git(project.top, "show", f"{REF}:src/nested/b.txt") == "b"
+
+
+async def test_changed_files_of_a_submodule_are_named(
+    tmp_path: Path, git: GitRunner, project: GitCheckout
+) -> None:
+    library = tmp_path / "library"
+    library.mkdir()
+    run_git(library, "init", "--quiet")
+    (library / "b.txt").write_text("one\n")
+    run_git(library, "add", "-A")
+    run_git(library, "commit", "-qm", "library")
+    run_git(
+        project.top, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "src/sub"
+    )
+    run_git(project.top, "commit", "-qm", "submodule")
+    checkout, _ = await send_project(git, project, tmp_path / "home")
+    assert await checkout.build_checkpoint() == b""
+    assert checkout.problem == ""
+    own = checkout.cwd / "sub" / "own.txt"
+    own.write_text("in a directory that git takes for a submodule\n")
+    assert await checkout.build_checkpoint() == b""
+    assert checkout.problem.endswith("not sent: src/sub")
+    own.unlink()
+    run_git(checkout.top, "-c", "protocol.file.allow=always", "submodule", "update", "-q", "--init")
+    await checkout.build_checkpoint()
+    assert checkout.problem == ""
+    (checkout.cwd / "sub" / "b.txt").write_text("two\n")
+    (checkout.cwd / "a.txt").write_text("two\n")
+    await store_checkpoint(git, project, await checkout.build_checkpoint(), REF)
+    assert checkout.problem.endswith("not sent: src/sub")
+    assert run_git(project.top, "show", f"{REF}:src/a.txt") == "two"
 
 
 async def test_a_checkout_with_files_that_could_not_be_sent_is_kept(

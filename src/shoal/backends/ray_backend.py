@@ -330,8 +330,13 @@ class RayBackend:
             try:
                 await files.store_checkpoint(launch.launch_args, bundle)
             except WorktreeError as error:
-                self._report(f"The work of {launch.launch_args.name} could not be stored: {error}")
-            orders.send(b'{"stored":true}')
+                self._report(
+                    f"The work of {launch.launch_args.name} could not be stored, so its checkout stays on its "
+                    f"machine: {error}"
+                )
+                orders.send(b'{"stored":false}')
+            else:
+                orders.send(b'{"stored":true}')
 
     def is_process_alive(self, process: MemberProcess) -> bool:
         return isinstance(process, RayMemberProcess | HostedMemberProcess) and process.is_alive

@@ -117,7 +117,7 @@ async def describe_uncommitted_changes(git: GitRunner, checkout: GitCheckout) ->
             (changed_submodules if fields[1].startswith("S") else changed).append(fields[-1])
     submodules = await _list_submodules(git, checkout)
     for name in submodules:
-        if name not in changed_submodules and await _has_uncommitted_changes(git, checkout.top / name):
+        if name not in changed_submodules and await has_uncommitted_changes(git, checkout.top / name):
             changed_submodules.append(name)
     return tuple(_format_uncommitted_notes(changed, changed_submodules, submodules))
 
@@ -140,7 +140,7 @@ async def _list_submodules(git: GitRunner, checkout: GitCheckout) -> tuple[str, 
     return tuple(line.partition("\t")[2] for line in result.names if line.startswith("160000 "))
 
 
-async def _has_uncommitted_changes(git: GitRunner, submodule: Path) -> bool:
+async def has_uncommitted_changes(git: GitRunner, submodule: Path) -> bool:
     """Return True if a submodule has changes.
 
     Runs git in the submodule: the git of the checkout would run the programs of the submodule's

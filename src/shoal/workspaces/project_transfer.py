@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 
 from msgspec import Struct
@@ -16,7 +17,12 @@ from msgspec.structs import replace
 from shoal.core.clock import Clock
 from shoal.core.errors import WorktreeError
 from shoal.core.ports import ProcessLauncher
-from shoal.workspaces.checkout import GitCheckout, get_head_commit
+from shoal.workspaces.checkout import (
+    GitCheckout,
+    get_head_commit,
+    has_uncommitted_changes,
+    is_git_repository,
+)
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
 from shoal.workspaces.project_remotes import (
     FETCHED_REF,
@@ -115,13 +121,14 @@ async def bundle_project(
     git: GitRunner, checkout: GitCheckout, origin: ProjectOrigin, known: Sequence[str]
 ) -> bytes:
     """Return a bundle of the commit without what the other machine has; empty if it has everything."""
-    present = [name for name in known if await _has_commit(git, checkout, name)]
-    if origin.commit in present:
+    excluded = [f"^{name}" for name in known if await _has_commit(git, checkout, name)]
+    # The commit may be older than those that the machine has; git refuses an empty bundle.
+    arguments = ("rev-list", "--max-count=1", origin.commit, *excluded)
+    if not (await git(*arguments, at=checkout.git_directories)).text:
         return b""
     ref = origin.bundle_ref
     await git("update-ref", ref, origin.commit, at=checkout.git_directories)
     try:
-        excluded = [f"^{name}" for name in present]
         return (await git("bundle", "create", "-", ref, *excluded, at=checkout.git_directories)).out
     finally:
         await git("update-ref", "-d", ref, at=checkout.git_directories)
@@ -145,8 +152,10 @@ class MachineCheckout:
         """Commit of the remote, once this machine has it."""
         self._sent: tuple[str, str] | None = None
         """Last state that was bundled: HEAD and the tree of all files."""
-        self._unsent = ""
+        self._unsent: list[str] = []
         """Repositories in the last checkpoint whose files are not in it."""
+        self._submodules: list[str] | None = None
+        """Submodules of the commit, once they are known."""
         self.problem = ""
         """Why the last checkpoint lacks files; empty if it has all of them."""
 
@@ -222,10 +231,14 @@ class MachineCheckout:
     @asynccontextmanager
     async def _create_new_repository(self) -> AsyncIterator[Path]:
         parent = self._repository.parent
-        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".new-", dir=parent, ignore_cleanup_errors=True) as directory:
-            created = Path(directory) / self._repository.name
-            created.mkdir(mode=0o700)
+        with ExitStack() as stack:
+            with _report_file_errors():
+                parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                directory = stack.enter_context(
+                    tempfile.TemporaryDirectory(prefix=".new-", dir=parent, ignore_cleanup_errors=True)
+                )
+                created = Path(directory) / self._repository.name
+                created.mkdir(mode=0o700)
             await self._git("init", *self._init_options, "--bare", str(created), at=created)
             yield created
 
@@ -236,7 +249,8 @@ class MachineCheckout:
             refspec = f"+{self._origin.bundle_ref}:{kept}"
             await _fetch_bundle(self._git, self._repository, bundle, refspec)
         shutil.rmtree(self.top, ignore_errors=True)
-        self.top.mkdir(mode=0o700, parents=True)
+        with _report_file_errors():
+            self.top.mkdir(mode=0o700, parents=True)
         try:
             await self._git("init", *self._init_options, str(self.top), at=self.top)
             _share_objects(self.top / ".git", self._repository)
@@ -248,20 +262,27 @@ class MachineCheckout:
     def remove(self) -> None:
         shutil.rmtree(self.top, ignore_errors=True)
 
+    def forget_checkpoints(self) -> None:
+        """Send everything again, although nothing may have changed since the last checkpoint."""
+        self._sent = None
+
     async def build_checkpoint(self) -> bytes:
         """Commit what changed, and return a bundle of it; empty if nothing has changed.
 
         The index and the branch of the agent stay as they are. Files that git cannot add are missing; then
         `problem` says why.
         """
-        head = (await self._git("rev-parse", "HEAD^{commit}", at=self.top)).text
+        found = await self._git.try_run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", at=self.top)
+        # A new branch without a history has no commit yet.
+        head = found.text if found.status == 0 else self._origin.commit
         tree, error = await _write_tree_of_readable_files(self._git, self._places)
-        self.problem = error or self._unsent
+        submodules = await self._list_changed_submodules()
+        self.problem = error or _describe_unsent_repositories(self._unsent, submodules)
         head_tree = (await self._git("rev-parse", f"{head}^{{tree}}", at=self.top)).text
         if (head, tree) == (self._sent or (self._origin.commit, head_tree)):
             return b""
-        self._unsent = await self._describe_unsent_repositories(tree)
-        self.problem = error or self._unsent
+        self._unsent = await self._list_changed_repositories(tree)
+        self.problem = error or _describe_unsent_repositories(self._unsent, submodules)
         commit = head
         # git refuses an empty bundle: undone work needs a commit of its own.
         if tree != head_tree or not await self._has_own_commits(head):
@@ -277,18 +298,34 @@ class MachineCheckout:
         arguments = ("rev-list", "--max-count=1", head, f"^{self._origin.commit}")
         return bool((await self._git(*arguments, at=self.top)).text)
 
-    async def _describe_unsent_repositories(self, tree: str) -> str:
-        """Name the repositories that the agent created or changed: a tree has only the id of their commit."""
+    async def _list_changed_repositories(self, tree: str) -> list[str]:
+        """Return the repositories that the agent created or moved on: a tree has only the commit's id."""
         changes = await self._git(
             "diff-tree", "-r", "-z", "--no-renames", self._origin.commit, tree, at=self.top
         )
         parts = changes.out.split(b"\0")
-        names = [
+        return [
             os.fsdecode(name)
             for change, name in zip(parts[::2], parts[1::2], strict=False)
             if change.split(b" ")[1] == _REPOSITORY_MODE
         ]
-        return format_workspace_notice("unsent_repositories", names=", ".join(names)) if names else ""
+
+    async def _list_changed_submodules(self) -> list[str]:
+        """Return the submodules with files of the agent, which git does not add to the tree.
+
+        Their directories are empty at first. The agent may also have filled one from its own repository.
+        """
+        if self._submodules is None:
+            listing = await self._git("ls-tree", "-r", "-z", self._origin.commit, at=self.top)
+            entries = (entry.partition("\t") for entry in listing.names)
+            mode = _REPOSITORY_MODE.decode()
+            self._submodules = [name for kind, _, name in entries if kind.startswith(mode)]
+        return [name for name in self._submodules if await self._has_unsent_files(self.top / name)]
+
+    async def _has_unsent_files(self, submodule: Path) -> bool:
+        if is_git_repository(submodule):
+            return await has_uncommitted_changes(self._git, submodule)
+        return _has_entries(submodule)
 
     @property
     def _places(self) -> GitDirectories:
@@ -315,7 +352,7 @@ async def write_tree_of_all_files(git: GitRunner, places: GitDirectories) -> str
 
 async def _write_tree_of_readable_files(git: GitRunner, places: GitDirectories) -> tuple[str, str]:
     """Return a tree of the files that git can add, and what it says about the others."""
-    with tempfile.TemporaryDirectory(dir=places.entry) as directory:
+    with _report_file_errors(), tempfile.TemporaryDirectory(dir=places.entry) as directory:
         index = Path(directory) / "index"
         if (places.entry / "index").exists():
             # Keep its time: git rereads a file whose time is not before that of the index.
@@ -327,6 +364,18 @@ async def _write_tree_of_readable_files(git: GitRunner, places: GitDirectories) 
             raise WorktreeError(error)
         tree = (await git("write-tree", at=with_index)).text
         return tree, error if added.status else ""
+
+
+def _has_entries(directory: Path) -> bool:
+    try:
+        return not directory.is_symlink() and any(directory.iterdir())
+    except OSError:
+        return False  # removed or replaced, which is in the tree
+
+
+def _describe_unsent_repositories(*lists: Sequence[str]) -> str:
+    names = ", ".join(dict.fromkeys(chain.from_iterable(lists)))
+    return format_workspace_notice("unsent_repositories", names=names) if names else ""
 
 
 def check_safe_name(name: str) -> str:
@@ -344,7 +393,7 @@ async def _has_commit(git: GitRunner, checkout: GitCheckout, name: str) -> bool:
 
 
 async def _fetch_bundle(git: GitRunner, repository: Path, bundle: bytes, refspec: str) -> None:
-    with tempfile.TemporaryDirectory(prefix="shoal-bundle-") as directory:
+    with _report_file_errors(), tempfile.TemporaryDirectory(prefix="shoal-bundle-") as directory:
         path = os.path.join(directory, "project.bundle")  # noqa: PTH118 - git gets a text
         with open(path, "wb") as file:  # noqa: ASYNC230, PTH123
             file.write(bundle)
@@ -361,4 +410,16 @@ async def _fetch_file(git: GitRunner, repository: Path, path: str, refspec: str)
 
 
 def _share_objects(repository: Path, owner: Path) -> None:
-    (repository / "objects" / "info" / "alternates").write_text(f"{owner / 'objects'}\n")
+    with _report_file_errors():
+        (repository / "objects" / "info" / "alternates").write_text(f"{owner / 'objects'}\n")
+
+
+@contextmanager
+def _report_file_errors() -> Iterator[None]:
+    """Raise `WorktreeError` for a full disk, or for what the commands of an agent left in its checkout."""
+    try:
+        yield
+    except OSError as error:
+        place = "" if error.filename is None else f"{error.filename}: "
+        problem = f"{place}{error.strerror or error}"
+        raise WorktreeError(format_workspace_notice("project_not_copied", error=problem)) from error

@@ -283,6 +283,8 @@ class CheckpointSender:
         self._sessions: list[Session] = []
         self._noted = ""
         self._unconfirmed = 0
+        self._is_stored = True
+        """False if the lead could not store the last checkpoint, which has all changes so far."""
         self._is_finished = False
         self._confirmed = CompactEvent()
         self._confirmed.set()
@@ -300,6 +302,9 @@ class CheckpointSender:
         while (message := await self._orders.receive()) is not None:
             if b"stored" in message:
                 self._unconfirmed -= 1
+                self._is_stored = b"false" not in message
+                if not self._is_stored and self._checkout is not None:
+                    self._checkout.forget_checkpoints()
                 if not self._unconfirmed:
                     self._confirmed.set()
             elif b"abort" in message:
@@ -336,7 +341,7 @@ class CheckpointSender:
         with suppress(TimeoutError):
             async with self._clock.deadline(STORE_TIMEOUT):
                 await self._confirmed.wait()
-                if self._checkout is not None and not self._unconfirmed and not problem:
+                if self._checkout is not None and not self._unconfirmed and self._is_stored and not problem:
                     await asyncio.to_thread(self._checkout.remove)
 
     async def _send_checkpoint(self) -> str:

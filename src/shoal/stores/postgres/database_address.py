@@ -9,6 +9,8 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit, urlunsplit
 from shoal.core.errors import SettingsError
 
 _MAX_PORT = 65535
+_QUERY = re.compile(r"(?:[a-z_]+=[^&]*(?:&[a-z_]+=[^&]*)*)?")
+_OPTIONS = re.compile(r"[?#]")
 _BRACKETED_HOST = re.compile(r"\[[^\]]+\](?::(.*))?")
 
 
@@ -17,8 +19,14 @@ def check_database_address(address: str) -> None:
     try:
         parts = urlsplit(address)
     except ValueError as error:
-        # The address is not shown, because its password cannot be found.
-        raise build_address_error("", str(error)) from error
+        # Neither the address nor the name that the error contains is shown: the password cannot be found.
+        problem = str(error)
+        if "netloc" in problem:
+            problem = "it contains a character that is not allowed before the database"
+        raise build_address_error("", problem) from None
+    if _find_unescaped_password_end(parts) >= 0:
+        problem = "the user name or the password has a # or ? that is not written as %23 or %3F"
+        raise build_address_error(hide_password(address), problem)
     for port in _list_ports(parts):
         if port.isascii() and port.isdigit() and 0 < int(port) <= _MAX_PORT:
             continue
@@ -45,9 +53,22 @@ def hide_password(address: str) -> str:
     parts = urlsplit(address)
     user, separator, place = parts.netloc.rpartition("@")
     path = parts.path
-    if "@" in path:  # a password with a / ends there
+    if (end := _find_unescaped_password_end(parts)) >= 0:
+        user, separator, place, path = "", "", "", f"…{_OPTIONS.split(_join_rest(parts)[end:])[0]}"
+    elif "@" in path:  # a password with a / ends there
         user, separator, place, path = "", "", "", f"…{path[path.rindex('@') :]}"
     return urlunsplit((parts.scheme, f"{user.partition(':')[0]}{separator}{place}", path, "", ""))
+
+
+def _find_unescaped_password_end(parts: SplitResult) -> int:
+    """Return where a password with a # or ? ends in the text after that; less than 0 if there is none."""
+    if not parts.fragment and _QUERY.fullmatch(parts.query):
+        return -1
+    return _join_rest(parts).rfind("@")
+
+
+def _join_rest(parts: SplitResult) -> str:
+    return f"{parts.query}#{parts.fragment}"
 
 
 def _list_ports(parts: SplitResult) -> Iterator[str]:

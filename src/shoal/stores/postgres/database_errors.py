@@ -64,7 +64,11 @@ def describe_refusal(address: str, error: asyncpg.PostgresError) -> StateFileErr
             f"has no space left ({error}). Nothing was written. Free some space, then resume with --resume"
         )
     elif isinstance(error, asyncpg.InsufficientPrivilegeError):
-        problem = f"does not allow this user to do that ({error}). Grant the user access to the schema shoal"
+        problem = (
+            f"does not allow this user to do that ({error}). Only the owner of the database can create or "
+            "migrate the tables: shoal store migrate. Other users need SELECT, INSERT, UPDATE and DELETE on "
+            "all tables of the schema shoal"
+        )
     else:
         problem = f"refused a statement: {error}"
     return StateFileError(f"The store {address} {problem}.", path=Path())

@@ -46,6 +46,20 @@ _POOLER_PROBES = 4
 _CONNECT_PATIENCE = 0.5
 """Seconds after which an operation that connects takes a connection that another one has returned."""
 _FIRST_PAUSE, _MAX_PAUSE = 0.05, 1.0
+_SETTINGS = {
+    "synchronous_commit": "on",
+    # Shoal is written for these, whatever the database or the user has as defaults.
+    "default_transaction_isolation": "read committed",
+    "default_transaction_deferrable": "off",
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "transaction_timeout": "0",
+    "idle_session_timeout": "0",
+}
+_SET_SETTINGS = """
+    SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS setting (name, value)
+    WHERE current_setting(name, true) IS NOT NULL
+"""
 _SET_SERVICE_COMMITS = "SET synchronous_commit = off"
 """Notifications, renewals and ends of leases need no flush. After a crash of the server, leases are extended,
 and a write that relies on an ended lease is flushed after that end."""
@@ -139,7 +153,7 @@ class DatabaseWorker:
     async def open(self, *, migrate: bool = False) -> None:
         """Connect, check the server and take a lease. A failure is reported at once."""
         try:
-            service = await self._connect()
+            service = await self._connect(is_first=True)
         except (ValueError, OverflowError) as error:
             raise build_address_error(self._shown_address, str(error)) from error
         except (*LOST_CONNECTION_ERRORS, asyncpg.PostgresError) as error:
@@ -188,7 +202,6 @@ class DatabaseWorker:
                 f"The store {self._shown_address} is PostgreSQL {raw.get_server_version().major}. Shoal "
                 f"needs version {MIN_SERVER_VERSION} or newer."
             )
-        await _check_pooler(raw, self._connect_raw, self._shown_address)
         version = await read_schema_version(raw)
         check_schema_is_known(version)
         if version == 0 or migrate:
@@ -283,18 +296,20 @@ class DatabaseWorker:
     async def _connect_raw(self) -> Any:
         raw = await asyncpg.connect(self._address, timeout=CONNECT_SECONDS)
         try:
-            # Not as start parameters: a pooler refuses those that it does not know. A pooler that has no
-            # connection to the server accepts this one, and answers nothing.
+            # A pooler that has no connection to the server accepts this one, and answers nothing.
             async with asyncio.timeout(CONNECT_SECONDS):
-                await raw.execute("SET application_name = 'shoal'; SET synchronous_commit = on")
+                await raw.execute("SET application_name = 'shoal'")
         except BaseException:
             raw.terminate()
             raise
         return raw
 
-    async def _connect(self) -> _PooledConnection:
+    async def _connect(self, *, is_first: bool = False) -> _PooledConnection:
         raw = await self._connect_raw()
         try:
+            if is_first:
+                await _check_pooler(raw, self._connect_raw, self._shown_address)
+            await self._set_settings(raw)
             row = await raw.fetchrow(
                 "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
             )
@@ -302,6 +317,17 @@ class DatabaseWorker:
             raw.terminate()
             raise
         return _PooledConnection(raw, (row[0], row[1]))
+
+    async def _set_settings(self, raw: Any) -> None:
+        """Set what the store relies on for this connection.
+
+        Not with start parameters, because a pooler refuses those that it does not know.
+        """
+        # A process that is stopped or cut off in a transaction cannot roll it back. Without this, its locks,
+        # and that of its lease, would stay until the server notices that the connection is gone.
+        milliseconds = f"{max(self.timing.lease, 1.0) * 1000:.0f}"
+        settings = {**_SETTINGS, "idle_in_transaction_session_timeout": milliseconds}
+        await raw.execute(_SET_SETTINGS, [*settings], [*settings.values()])
 
     async def _connect_patiently(self, deadline: float) -> _PooledConnection:
         """Connect again after a loss, until the deadline."""

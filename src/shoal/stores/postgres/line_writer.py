@@ -21,6 +21,7 @@ MAX_LINES = 1_000
 """Maximum number of lines in one commit."""
 _MAX_BYTES = 4 << 20
 _FENCE = "WITH fence AS (SELECT 1 FROM shoal.holders WHERE epoch = $1 FOR KEY SHARE)"
+_SET_TITLE = f"{_FENCE} UPDATE shoal.sessions SET title = $3 FROM fence WHERE id = $2"
 _APPEND_ENTRY = f"""
     {_FENCE}
     INSERT INTO shoal.transcript_lines (session, agent, number, line)
@@ -76,10 +77,12 @@ class TranscriptEnd:
         """Look the place up again before the next line."""
         self.next_number = None
 
-    async def find(self, raw: Any) -> None:
+    async def find(self, raw: Any, epoch: int) -> None:
+        """Look the place up, and store the title if the process with this epoch has its lease."""
         if self._title:
             await raw.execute(
-                "UPDATE shoal.sessions SET title = $2 WHERE id = $1",
+                _SET_TITLE,
+                epoch,
                 self.session,
                 to_database_text(self._title),
             )
@@ -103,7 +106,7 @@ class EntryLine(NamedTuple):
 
         async def append(raw: Any) -> bool:
             if end.next_number is None:
-                await end.find(raw)
+                await end.find(raw, worker.epoch)
             arguments = (self.session, end.agent, end.next_number)
             if await raw.fetchval(_APPEND_ENTRY, worker.epoch, *arguments, self.line):
                 return True
@@ -267,7 +270,7 @@ class _LineBatch:
         """Store them with one statement; return the position of the first event, or None on a conflict."""
         for entry in self._entries:
             if entry.end.next_number is None:
-                await entry.end.find(raw)
+                await entry.end.find(raw, self._epoch)
         numbers = _number_entries(self._entries)
         try:
             start = await self._insert(raw, numbers)

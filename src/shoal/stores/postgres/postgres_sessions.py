@@ -30,13 +30,14 @@ from shoal.stores.files.home.home_paths import (
 )
 from shoal.stores.journal_records import S, parse_journal_records, replay_records
 from shoal.stores.postgres.database_client import DatabaseClient
-from shoal.stores.postgres.database_text import to_database_text
+from shoal.stores.postgres.database_text import to_database_key, to_database_text
 from shoal.stores.postgres.database_worker import DatabaseWorker, build_channel, get_host_identity
 from shoal.stores.postgres.line_writer import EntryLine, EventLine, TranscriptEnd
 from shoal.stores.postgres.postgres_hints import PostgresWatch
 from shoal.stores.restored_conversation import restore_agent_transcript
 from shoal.stores.stored_questions import StoredQuestions
 from shoal.wire.journal_codec import encode_journal_line, parse_journal_line
+from shoal.wire.json_codec import encode_json
 from shoal.wire.question_codec import (
     encode_answer,
     encode_question,
@@ -479,9 +480,9 @@ class PostgresQuestions(StoredQuestions):
             line: bytes | None = await raw.fetchval(
                 "SELECT line FROM (SELECT position, line FROM shoal.journal_lines WHERE session = $1 "
                 "ORDER BY position DESC LIMIT $3) AS newest "
-                "WHERE position(convert_to($2, 'UTF8') IN line) > 0 ORDER BY position LIMIT 1",
+                "WHERE position($2::bytea IN line) > 0 ORDER BY position LIMIT 1",
                 self._session,
-                f'"id":"{question.id}"',
+                b'"id":' + encode_json(question.id),
                 _SEARCHED_EVENTS,
             )
             return line
@@ -528,4 +529,5 @@ class PostgresQuestions(StoredQuestions):
 
 
 def _id(question_id: str) -> str:
-    return to_database_text(question_id)
+    # It may be an id that a model's server chose.
+    return to_database_key(question_id)

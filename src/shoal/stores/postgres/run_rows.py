@@ -12,7 +12,7 @@ from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import LEAD_ID, AgentId, SessionId
 from shoal.core.names import AgentName, TaskId, TeamName
 from shoal.core.teams.tasks import find_open_blockers
-from shoal.stores.postgres.database_text import to_database_text
+from shoal.stores.postgres.database_text import to_database_key, to_database_text
 from shoal.stores.postgres.postgres_store import complete_last_line, insert_transcript
 from shoal.stores.postgres.roster_rows import read_roster_document
 from shoal.stores.postgres.task_rows import TASK_COLUMNS, insert_task, parse_task_row
@@ -24,6 +24,7 @@ from shoal.stores.stored_run import (
     StoredRunQuestion,
     StoredRunTeam,
 )
+from shoal.wire.question_codec import parse_question
 from shoal.wire.roster_codec import ParsedTeamRosterFile, parse_team_roster
 from shoal.wire.task_codec import ParsedTaskFile, parse_task
 from shoal.wire.transcript_codec import TranscriptTitleEntry, parse_transcript_line
@@ -59,12 +60,22 @@ async def read_run_rows(raw: Any, session: SessionId) -> StoredRun:
         journal=b"".join(row[0] for row in journal),
         results={row[0]: row[1] for row in results},
         questions=tuple(
-            StoredRunQuestion(id=row[0], question=row[1], answer=row[2], late_answer=row[3])
+            StoredRunQuestion(
+                id=_read_question_id(row[1], row[0]), question=row[1], answer=row[2], late_answer=row[3]
+            )
             for row in questions
         ),
         teams=teams,
         boards=boards,
     )
+
+
+def _read_question_id(document: bytes, key: str) -> str:
+    """Return the id of a question, which its key may have been shortened from."""
+    try:
+        return parse_question(document).id
+    except ValueError:
+        return key
 
 
 async def _read_teams(raw: Any, session: SessionId) -> Any:
@@ -151,7 +162,7 @@ async def insert_run_rows(raw: Any, run: StoredRun) -> None:
         "INSERT INTO shoal.questions (session, id, question, answer, late_answer) "
         "VALUES ($1, $2, $3, $4, $5)",
         [
-            (run.session, to_database_text(each.id), each.question, each.answer, each.late_answer)
+            (run.session, to_database_key(each.id), each.question, each.answer, each.late_answer)
             for each in run.questions
         ],
     )

@@ -11,6 +11,8 @@ from typing import Any
 from shoal.core.errors import SettingsError
 
 MIN_SERVER_VERSION = 14
+_ENCODINGS = ("UTF8", "SQL_ASCII")
+"""Encodings that can store any text. SQL_ASCII means that the server leaves text as it is."""
 _MIGRATION_LOCK = 0x73686F616C  # "shoal" in ASCII
 
 _FIRST_TABLES = """
@@ -167,6 +169,7 @@ async def migrate_schema(connection: Any) -> tuple[int, int]:
             before = await read_schema_version(connection)
             check_schema_is_known(before)
             if before == 0:
+                _check_encoding(connection.get_settings().server_encoding)
                 await connection.execute(
                     "CREATE SCHEMA IF NOT EXISTS shoal;"
                     "CREATE TABLE shoal.schema_version (version int NOT NULL);"
@@ -186,4 +189,12 @@ def check_schema_is_known(version: int) -> None:
             f"The tables of this store are at version {version}, but this version of Shoal supports only "
             f"versions up to "
             f"{SCHEMA_VERSION}. Update Shoal on this machine."
+        )
+
+
+def _check_encoding(encoding: str) -> None:
+    if encoding not in _ENCODINGS:
+        raise SettingsError(
+            f"The encoding of the database is {encoding}, which cannot store all names and titles. Create "
+            "another one: createdb --encoding UTF8 --template template0 NAME"
         )

@@ -15,6 +15,7 @@ from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import LEAD_ID, SessionId
 from shoal.stores.files.file_store import FileStore
 from shoal.stores.files.home.exported_files import check_exported_files
+from shoal.stores.files.home.home_paths import to_possible_session_id
 from shoal.stores.files.home.run_copy import read_run_files, write_run_files
 from shoal.stores.files.sessions.damaged_files import report_damaged_session_files
 from shoal.stores.postgres.database_address import (
@@ -32,7 +33,12 @@ from shoal.stores.postgres.database_worker import CONNECT_SECONDS
 from shoal.stores.postgres.postgres_sessions import PostgresSessionStore
 from shoal.stores.postgres.postgres_store import PostgresStore
 from shoal.stores.postgres.run_rows import insert_run_rows, read_run_rows
-from shoal.stores.postgres.schema import SCHEMA_VERSION, migrate_schema, read_schema_version
+from shoal.stores.postgres.schema import (
+    SCHEMA_VERSION,
+    check_schema_is_known,
+    migrate_schema,
+    read_schema_version,
+)
 from shoal.stores.stored_run import describe_unreadable_lines
 
 T = TypeVar("T")
@@ -120,7 +126,9 @@ def find_store_problems(address: str) -> list[str]:
     """Check that the tables are consistent; return a sentence for each problem."""
 
     async def check(raw: Any) -> list[str]:
-        if not await read_schema_version(raw):
+        version = await read_schema_version(raw)
+        check_schema_is_known(version)
+        if not version:
             return []
         async with raw.transaction(isolation="repeatable_read", readonly=True):
             return [
@@ -140,7 +148,9 @@ def import_run(address: str, home: Path, name: str) -> ImportedRun:
     try:
         source = FileStore(home).find_session(name)
     except SessionNotFound:
-        check_exported_files(home, SessionId(name))  # its conversation may be the file that is missing
+        check_exported_files(
+            home, to_possible_session_id(name)
+        )  # its conversation may be the file that is missing
         raise
     store = PostgresStore(get_shared_client(address), home)
     source.acquire_lock()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from hashlib import sha256
 
 from shoal.core.clock import SystemClock
 from shoal.core.errors import StateFileError
@@ -115,6 +116,21 @@ async def question_is_found_by_the_start_of_its_id(open_store: StoreOpener[Store
         assert others.find_questions("*") == ()
         assert not others.is_question_orphaned(answered)
         assert others.is_question_orphaned(interrupted)
+
+
+@RULES.add_rule()
+async def question_may_have_any_id(open_store: StoreOpener[Store]) -> None:
+    # A random text, which no database can compress.
+    long_id = "".join(sha256(bytes([number])).hexdigest() for number in range(128))
+    async with open_question_handles(open_store) as (questions, others):
+        for question_id in (long_id, long_id + "x", "a\0b", "a\ud800b", "a'b\"\\", "\u65e5\u672c"):
+            question = make_question(question_id)
+            questions.store_question(question)
+            assert others.list_open_questions() == (question,)
+            assert others.get(question_id) == question
+            assert isinstance(others.get_asked_time(question), int | None)
+            assert others.answer(question_id, _NO)
+            assert questions.read_answer(question) == _NO
 
 
 @RULES.add_rule()

@@ -53,6 +53,7 @@ from shoal.wire.roster_codec import ParsedTeamRosterFile, encode_own_member_list
 from shoal.wire.task_codec import parse_task
 
 _WATERMARK = ".highwatermark"
+_MAX_DIGITS = 18
 _UNFINISHED = "unfinished-copy.json"
 """File in the directory of a run while the run is written."""
 
@@ -71,6 +72,8 @@ def read_run_files(home: Path, name: str) -> StoredRun:
     session = SessionId(transcript.stem)
     subagents = get_subagent_transcripts_directory(transcript)
     transcripts = {LEAD_ID: read_state_file(transcript)}
+    for path in sorted(subagents.glob("agent-*")):
+        _check_name(path)
     for path in sorted(subagents.glob("agent-*.jsonl")):
         transcripts[AgentId(path.stem.removeprefix("agent-"))] = read_state_file(path)
     metadata = {
@@ -244,8 +247,7 @@ def _read_board(directory: Path) -> StoredRunBoard | None:
         for path in _list_files(directory)
         if path.suffix == ".json" and path.stem.isdecimal()
     }
-    mark = _read_file_or_empty(directory / _WATERMARK).strip()
-    return StoredRunBoard(highest=max([int(mark) if mark.isdigit() else 0, *tasks]), tasks=tasks)
+    return StoredRunBoard(highest=max([_read_count(directory / _WATERMARK), *tasks]), tasks=tasks)
 
 
 def _read_task_document(path: Path) -> bytes:
@@ -281,7 +283,7 @@ def _read_teams(home: Path, session: SessionId) -> list[StoredRunTeam]:
             )
         if roster.team.lead_session_id != session:
             continue
-        spawned = _read_file_or_empty(own / "spawned").strip()
+        spawned = _read_count(own / "spawned")
         with open_or_create_home_subdirectory(home, "shoal", "teams", name, "overflow") as overflow:
             inboxes = {
                 AgentName(inbox.stem): _read_inbox(inbox, own, overflow)
@@ -292,7 +294,7 @@ def _read_teams(home: Path, session: SessionId) -> list[StoredRunTeam]:
             StoredRunTeam(
                 name=name,
                 roster=content,
-                spawned=int(spawned) if spawned.isdigit() else 0,
+                spawned=spawned,
                 key=_read_file_or_empty(home / "shoal" / "keys" / name) or None,
                 inboxes=inboxes,
             )
@@ -358,7 +360,32 @@ def _build_entries(inbox: StoredRunInbox, *, is_archived: bool) -> tuple[MailInb
 def _list_files(directory: Path) -> list[Path]:
     if not directory.is_dir():
         return []
-    return sorted(path for path in directory.iterdir() if path.is_file() and not path.name.startswith("."))
+    files = sorted(path for path in directory.iterdir() if path.is_file() and not path.name.startswith("."))
+    for path in files:
+        _check_name(path)
+    return files
+
+
+def _check_name(path: Path) -> None:
+    try:
+        path.name.encode()
+    except UnicodeEncodeError:
+        raise StateFileError(
+            f"The name of the file {str(path)!r} is not valid UTF-8. Rename it or remove it, then try again.",
+            path=path,
+        ) from None
+
+
+def _read_count(path: Path) -> int:
+    """Return the number in a file; 0 if it has none. Raises `StateFileError` if no store can have it."""
+    text = _read_file_or_empty(path).strip()
+    if not text.isdigit():
+        return 0
+    if len(text.lstrip(b"0")) > _MAX_DIGITS:
+        raise StateFileError(
+            f"The number in {path} is too large. Remove the file, then try again.", path=path
+        )
+    return int(text)
 
 
 def _read_file_or_empty(path: Path) -> bytes:
