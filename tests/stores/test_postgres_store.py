@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -324,6 +325,37 @@ async def test_a_read_only_database_is_a_clear_error(own_server, home, helpers):
         pytest.raises(StateFileError, match="is read-only: it is a standby"),
     ):
         store.create_session(FIRST, cwd="/")
+
+
+@pytest.mark.slow
+async def test_a_database_that_is_read_only_for_a_while_gets_no_more_connections(own_server, home, helpers):
+    database = own_server.create_empty_database("refusing")
+    count_open = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'refusing'"
+    count_all = "SELECT sessions FROM pg_stat_database WHERE datname = 'refusing'"
+
+    async def have_many_attempts_failed():
+        return own_server.execute(count_all)[0][0] > 8
+
+    with helpers.opened_postgres_store(database, home, lease=0.3) as store:
+        board = store.open_board("roof", **helpers.make_services())
+        await create_tasks(board, 1)
+        own_server.execute("ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
+        try:
+            await helpers.wait_for(have_many_attempts_failed)
+            # One for notifications and one for statements, and one that is just being closed.
+            assert own_server.execute(count_open)[0][0] <= 3
+        finally:
+            own_server.execute(
+                "SET default_transaction_read_only = off",
+                "ALTER SYSTEM RESET default_transaction_read_only",
+                "SELECT pg_reload_conf()",
+            )
+
+        async def is_claimed():
+            with suppress(StateFileError):
+                return (await board.claim("1", by=BOB)).success
+
+        await helpers.wait_for(is_claimed)
 
 
 async def test_a_full_database_is_a_clear_error_and_the_rest_is_left_intact(own_server, home, helpers):
