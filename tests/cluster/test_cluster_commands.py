@@ -29,6 +29,7 @@ from cluster_helpers import (
 )
 
 from agent_scripts import call_tool
+from elapsed_times import scale_to_load
 from ray_machines import RayMachines
 from server_scripts import run_provider
 from shoal.backends.guardian import collect_descendant_pids, read_process_tree
@@ -257,7 +258,7 @@ async def test_a_cluster_to_try_starts_and_leaves_nothing(tmp_path: Path, end: s
         process.send_signal(end)
         async with asyncio.timeout(30):
             await process.wait()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + scale_to_load(10)
     while left := [pid for pid in started if is_running(pid)]:
         assert time.monotonic() < deadline, left
         await asyncio.sleep(0.1)
