@@ -445,6 +445,29 @@ async def test_tables_of_a_newer_version_are_refused_and_of_an_older_one_need_mi
         ),
     ):
         store.find_session(FIRST)
+    # There is no way back.
+    with pytest.raises(SettingsError, match="are at version 99"):
+        migrate_store(database)
+    assert own_server.execute("SELECT version FROM shoal.schema_version", database="shoal") == [[99]]
+
+
+async def test_a_claim_does_not_wait_for_a_task_that_another_process_is_about_to_change(
+    database, home, helpers
+):
+    import asyncpg
+
+    with helpers.opened_postgres_store(database, home) as store:
+        board = store.open_board("roof", **helpers.make_services())
+        await create_tasks(board, 4)
+        other = await asyncpg.connect(database)
+        try:
+            async with asyncio.timeout(helpers.WAIT_SECONDS), other.transaction():
+                await other.execute("SELECT 1 FROM shoal.tasks WHERE number IN (1, 3) FOR UPDATE")
+                claims = await asyncio.gather(*(board.claim_next(by=name) for name in (ANN, BOB)))
+                assert sorted(claim.task.id for claim in claims) == ["2", "4"]
+        finally:
+            await other.close()
+        assert (await board.claim_next(by=ANN)).task.id == "1"
 
 
 async def test_a_team_of_the_first_version_keeps_its_members_and_gets_new_ones(own_server, home, helpers):
