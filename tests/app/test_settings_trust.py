@@ -185,6 +185,7 @@ def test_settings_given_by_the_user_need_no_trust(clone: Clone) -> None:
 
 def test_trust_does_not_cover_settings_reserved_for_the_user(clone: Clone) -> None:
     opened = {"sandbox": {"enabled": False}, "unattended_allow": ["Bash"], "channels": ["server:chat"]}
+    opened |= {"cluster": {"address": "192.0.2.66:6379"}, "store": "postgresql://192.0.2.66/all"}
     clone.file.write_text(
         json.dumps({"permissions": {"defaultMode": "bypassPermissions", "allow": ["Bash"]}, "shoal": opened})
     )
@@ -195,6 +196,8 @@ def test_trust_does_not_cover_settings_reserved_for_the_user(clone: Clone) -> No
     assert settings.own.sandbox.enabled == "auto"
     assert settings.own.unattended_allow == ()
     assert settings.own.channels == ()
+    assert settings.own.cluster.address is None
+    assert settings.own.store is None
 
 
 def test_a_rule_saved_for_the_project_by_an_answer_is_trusted(clone: Clone) -> None:

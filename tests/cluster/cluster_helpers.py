@@ -16,6 +16,7 @@ import pytest
 
 import shoal
 from agent_scripts import call_tool
+from elapsed_times import scale_to_load
 from postgres_server import get_shared_server
 from ray_machines import RayMachine, RayMachines
 from server_scripts import join_conversation, list_requests_of
@@ -107,7 +108,7 @@ def read_rows(address: str, query: str) -> list[list[object]]:
 
 
 async def assert_no_member_process_is_left(machines: RayMachines) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(scale_to_load(10)):
         while any(machine.has_members for machine in machines.machines):
             await asyncio.sleep(0.1)
 

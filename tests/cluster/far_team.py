@@ -172,10 +172,13 @@ class FarTeam:
 
     async def wait_for_starts(self, names: set[str], count: int) -> float:
         """Return when the last of the members was started for the given time."""
-        async with asyncio.timeout(90):
-            while any(len(self.starts.get(name, ())) < count for name in names):
-                self._changed.clear()
-                await self._changed.wait()
+        try:
+            async with asyncio.timeout(240):
+                while any(len(self.starts.get(name, ())) < count for name in names):
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            pytest.fail(f"Not started {count} times: {names}. {self.starts}. {self.describe()}")
         return max(self.starts[name][count - 1] for name in names)
 
     async def wait_for_completed(self, count: int) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,7 +29,9 @@ from cluster_helpers import (
     wait_for_name,
 )
 
+import shoal
 from agent_scripts import call_tool
+from elapsed_times import scale_to_load
 from ray_machines import RayMachines
 from server_scripts import run_provider
 from shoal.backends.guardian import collect_descendant_pids, read_process_tree
@@ -218,6 +221,37 @@ def read_settings_with_patience(machines: RayMachines) -> dict[str, object]:
     return dict(settings)
 
 
+@pytest.mark.needs("git", "rg", "bwrap")
+async def test_the_doctor_names_what_each_machine_lacks_and_what_to_type(
+    tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("git", "sh"):
+        (programs / name).symlink_to(str(shutil.which(name)))
+    machines.use_provider("http://127.0.0.1:1")  # gives each machine a key
+    with machines.add_node(variables={"PATH": str(programs)}) as poor:
+        poor.write_settings({})
+        command = ("cluster", "doctor", "--address", machines.address)
+        monkeypatch.setenv("SHOAL_STORE", cluster_database)
+        lines = (await run_shoal(*command, cwd=tmp_path)).splitlines()
+        versions = f"(Shoal {shoal.__version__}, Python {sys.version_info.major}.{sys.version_info.minor})"
+        assert lines[-1] == "3 problems on 4 machines."
+        assert sum(line.endswith(f" {versions}: nothing is missing") for line in lines) == 3
+        at = lines.index(f"127.0.0.4 {versions}: ")
+        assert lines[at + 1 : at + 4] == [
+            "  no rg: install ripgrep",
+            "  no bwrap: install bubblewrap; without it, commands have no sandbox",
+            "  no model key: run `shoal setup` there, or set a key before the machine joins the cluster",
+        ]
+        monkeypatch.setenv("SHOAL_STORE", "postgresql://ann:secret@127.0.0.1:1/none")
+        told = await run_shoal(*command, cwd=tmp_path)
+        assert (
+            told.count("it cannot use the store: Cannot reach the store postgresql://ann@127.0.0.1:1/") == 4
+        )
+        assert "secret" not in told
+
+
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
 async def test_a_cluster_to_try_starts_and_leaves_nothing(tmp_path: Path, end: signal.Signals) -> None:
     """The directories of a killed one are removed by the next one."""
@@ -257,7 +291,7 @@ async def test_a_cluster_to_try_starts_and_leaves_nothing(tmp_path: Path, end: s
         process.send_signal(end)
         async with asyncio.timeout(30):
             await process.wait()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + scale_to_load(10)
     while left := [pid for pid in started if is_running(pid)]:
         assert time.monotonic() < deadline, left
         await asyncio.sleep(0.1)

@@ -27,6 +27,7 @@ from cluster_helpers import (
 from far_team import FarServices, choose_victim, restart_machine, run_far_team, wait_until_no_members
 
 from agent_scripts import call_tool
+from elapsed_times import scale_to_load
 from network_namespaces import SERVICE_ADDRESS, NamespaceNetwork, explain_no_namespaces, relay_to_port
 from postgres_server import get_shared_server
 from ray_machines import RayMachine, RayMachines
@@ -92,7 +93,7 @@ async def test_a_machine_that_is_cut_off_is_replaced_and_writes_nothing_more(
             cut(number)
             moved = await team.wait_for_starts(names, 2) - cut_at
             note_figure(f"cut off {how}, seconds until the members work elsewhere", moved)
-            assert moved <= CUT_OFF_SECONDS
+            assert moved <= scale_to_load(CUT_OFF_SECONDS)
             ended = await wait_until_no_members(far_machines.nodes[number]) - cut_at
             note_figure(f"cut off {how}, seconds until the old processes have ended", ended)
             assert not far_machines.nodes[number].has_members
@@ -113,7 +114,7 @@ async def test_a_machine_that_hangs_is_replaced_and_writes_nothing_when_it_conti
             stopped = send_signal_to_all(far_machines.nodes[number], signal.SIGSTOP)
             moved = await team.wait_for_starts(names, 2) - hung_at
             note_figure("hanging machine, seconds until the members work elsewhere", moved)
-            assert moved <= CUT_OFF_SECONDS
+            assert moved <= scale_to_load(CUT_OFF_SECONDS)
             continued_at = time.monotonic()
             send_signal_to_all(far_machines.nodes[number], signal.SIGCONT)
             ended = await wait_until_no_members(far_machines.nodes[number]) - continued_at
@@ -144,7 +145,7 @@ async def test_a_machine_that_is_killed_is_replaced(
             far_machines.nodes[number].kill()
             moved = await team.wait_for_starts(names, 2) - killed_at
             note_figure("killed machine in a namespace, seconds until the members work elsewhere", moved)
-            assert moved <= KILLED_SECONDS
+            assert moved <= scale_to_load(KILLED_SECONDS)
     finally:
         far_machines.nodes[number].start()
         far_machines.nodes[number].wait_until_started()
@@ -166,7 +167,7 @@ async def test_clocks_that_are_ten_minutes_wrong_change_nothing(
             far_machines.nodes[number].kill()
             moved = await team.wait_for_starts(names, 2) - killed_at
             note_figure("killed machine with wrong clocks, seconds until the members work elsewhere", moved)
-            assert moved <= KILLED_SECONDS
+            assert moved <= scale_to_load(KILLED_SECONDS)
         days = services.read_rows("SELECT max(at) - min(at) FROM shoal.transcript_lines")
         assert days[0][0] < timedelta(minutes=9)  # type: ignore[operator]
     finally:

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -151,9 +151,10 @@ class RayMachines:
         )
 
     @contextmanager
-    def add_node(self, *offered: str) -> Iterator[RayMachine]:
+    def add_node(self, *offered: str, variables: Mapping[str, str] | None = None) -> Iterator[RayMachine]:
         """Let one more machine be part of the cluster, with the given options of `shoal cluster join`."""
         node = self._create_node(len(self.nodes), *offered)
+        node.variables |= variables or {}
         self.nodes.append(node)
         try:
             node.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -10,6 +11,7 @@ from shoal.core.errors import StateFileError, TaskUpdateRefused
 from shoal.core.names import LEAD_NAME
 from shoal.core.teams.mail import MailMessage
 from shoal.core.teams.tasks import TaskUpdate
+from shoal.stores.postgres.task_rows import CLAIM_NEXT, CLAIM_SEVERAL
 from shoal.testing.contracts.board_contract import ANN, BOB, create_tasks
 
 pytestmark = pytest.mark.needs("postgres", "asyncpg")
@@ -181,3 +183,37 @@ async def test_mail_that_is_committed_late_is_found_behind_a_higher_number(own_s
             known |= {mail.id for mail in await mailboxes.take_unread(LEAD_NAME, beyond=known)}
             assert not await mailboxes.take_unread(LEAD_NAME, beyond=known)
         assert mailboxes._cursors[LEAD_NAME].overlap <= 1
+
+
+@pytest.mark.slow
+async def test_a_claim_reads_as_few_pages_of_a_large_board_as_of_a_small_one(database, home, helpers):
+    import asyncpg
+
+    pages = []
+    with helpers.opened_postgres_store(database, home) as store:
+        board = store.open_board("roof", **helpers.make_services())
+        await create_tasks(board, 1)
+        raw = await asyncpg.connect(database)
+        try:
+            for first, last in ((2, 1_000), (1_001, 100_000)):
+                await raw.execute(
+                    "INSERT INTO shoal.tasks (board, number, document, status, rank) "
+                    "SELECT board, n, document, 'pending', rank + n FROM shoal.tasks, "
+                    f"generate_series({first}, {last}) AS n WHERE number = 1"
+                )
+                await raw.execute("ANALYZE shoal.tasks")
+                for statement, claimant in (
+                    (CLAIM_NEXT, (ANN, "a-1")),
+                    (CLAIM_SEVERAL, ([ANN], ["a-2"], 1)),
+                ):
+                    plan = await raw.fetchval(
+                        f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}",
+                        *(store.client.epoch, "roof", *claimant),
+                    )
+                    top = json.loads(plan)[0]["Plan"]
+                    assert top["Actual Rows"] == 1
+                    pages.append(top["Shared Hit Blocks"] + top["Shared Read Blocks"])
+        finally:
+            await raw.close()
+    small, large = pages[:2], pages[2:]
+    assert all(after <= 1.5 * before + 4 for before, after in zip(small, large, strict=True)), pages

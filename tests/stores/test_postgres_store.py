@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -383,6 +384,37 @@ async def test_a_read_only_database_is_a_clear_error(own_server, home, helpers):
         store.create_session(FIRST, cwd="/")
 
 
+@pytest.mark.slow
+async def test_a_database_that_is_read_only_for_a_while_gets_no_more_connections(own_server, home, helpers):
+    database = own_server.create_empty_database("refusing")
+    count_open = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'refusing'"
+    count_all = "SELECT sessions FROM pg_stat_database WHERE datname = 'refusing'"
+
+    async def have_many_attempts_failed():
+        return own_server.execute(count_all)[0][0] > 8
+
+    with helpers.opened_postgres_store(database, home, lease=0.3) as store:
+        board = store.open_board("roof", **helpers.make_services())
+        await create_tasks(board, 1)
+        own_server.execute("ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
+        try:
+            await helpers.wait_for(have_many_attempts_failed)
+            # One for notifications and one for statements, and one that is just being closed.
+            assert own_server.execute(count_open)[0][0] <= 3
+        finally:
+            own_server.execute(
+                "SET default_transaction_read_only = off",
+                "ALTER SYSTEM RESET default_transaction_read_only",
+                "SELECT pg_reload_conf()",
+            )
+
+        async def is_claimed():
+            with suppress(StateFileError):
+                return (await board.claim("1", by=BOB)).success
+
+        await helpers.wait_for(is_claimed)
+
+
 async def test_a_full_database_is_a_clear_error_and_the_rest_is_left_intact(own_server, home, helpers):
     database = own_server.create_empty_database()
     with helpers.opened_postgres_store(database, home) as store:
@@ -470,6 +502,29 @@ async def test_tables_of_a_newer_version_are_refused_and_of_an_older_one_need_mi
         ),
     ):
         store.find_session(FIRST)
+    # There is no way back.
+    with pytest.raises(SettingsError, match="are at version 99"):
+        migrate_store(database)
+    assert own_server.execute("SELECT version FROM shoal.schema_version", database="shoal") == [[99]]
+
+
+async def test_a_claim_does_not_wait_for_a_task_that_another_process_is_about_to_change(
+    database, home, helpers
+):
+    import asyncpg
+
+    with helpers.opened_postgres_store(database, home) as store:
+        board = store.open_board("roof", **helpers.make_services())
+        await create_tasks(board, 4)
+        other = await asyncpg.connect(database)
+        try:
+            async with asyncio.timeout(helpers.WAIT_SECONDS), other.transaction():
+                await other.execute("SELECT 1 FROM shoal.tasks WHERE number IN (1, 3) FOR UPDATE")
+                claims = await asyncio.gather(*(board.claim_next(by=name) for name in (ANN, BOB)))
+                assert sorted(claim.task.id for claim in claims) == ["2", "4"]
+        finally:
+            await other.close()
+        assert (await board.claim_next(by=ANN)).task.id == "1"
 
 
 async def test_a_team_of_the_first_version_keeps_its_members_and_gets_new_ones(own_server, home, helpers):

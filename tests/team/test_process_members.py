@@ -516,7 +516,7 @@ async def test_a_process_member_that_writes_to_an_unknown_name_gets_the_member_l
         await run_all_turns(session)
     answer = get_last_text(list_requests_of(server, "ann")[1])
     assert "carl" in answer
-    assert "team-lead, bob, ann" in answer
+    assert "team-lead, ann, bob" in answer
 
 
 @pytest.mark.spec("LIF-03")

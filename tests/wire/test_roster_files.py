@@ -11,9 +11,15 @@ from hypothesis import strategies as st
 from json_values import few_examples, make_unknown_fields, texts, values
 from msgspec.structs import replace
 
+from shoal.core.names import TeamName
 from shoal.core.teams.roster import RosterEntry, TeamRoster
 from shoal.wire.foreign_json import InvalidFileContent
-from shoal.wire.roster_codec import ParsedTeamRosterFile, encode_new_team_roster, parse_team_roster
+from shoal.wire.roster_codec import (
+    ParsedTeamRosterFile,
+    encode_new_team_roster,
+    parse_roster_entry,
+    parse_team_roster,
+)
 
 LEAD = {
     "agentId": "team-lead@t",
@@ -210,3 +216,12 @@ def test_invalid_content_is_refused_with_a_reason(content):
 @given(st.binary(max_size=60) | values.map(lambda value: json.dumps({"members": value}).encode()))
 def test_no_content_crashes_the_parser(content):
     assert isinstance(parse_team_roster(content, "t"), ParsedTeamRosterFile | InvalidFileContent)
+
+
+def test_entries_share_equal_strings() -> None:
+    """A process may keep a roster of thousands of members, which differ in little else than their names."""
+    content = [{**TEAMMATE, "name": name, "agentId": f"{name}@t"} for name in ("ann", "bob")]
+    first, second = (parse_roster_entry(json.dumps(each).encode(), TeamName("t")) for each in content)
+    for field in ("agent_type", "model", "cwd", "tmux_pane_id", "color", "backend_type"):
+        assert getattr(first, field), field
+        assert getattr(first, field) is getattr(second, field), field

@@ -405,13 +405,15 @@ class DatabaseWorker:
         connection.raw.terminate()
         try:
             replacement = await self._connect_patiently(deadline)
-            with suppress(*LOST_CONNECTION_ERRORS):
-                await replacement.raw.fetchval(
-                    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-                    "WHERE pid = $1 AND backend_start = $2",
-                    *connection.backend,
-                )
-            self._add_idle_connection(replacement)
+            try:
+                with suppress(*LOST_CONNECTION_ERRORS):
+                    await replacement.raw.fetchval(
+                        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                        "WHERE pid = $1 AND backend_start = $2",
+                        *connection.backend,
+                    )
+            finally:
+                self._add_idle_connection(replacement)
         finally:
             self._slots.release()
 
@@ -472,11 +474,16 @@ class DatabaseWorker:
         while self._service is None:
             try:
                 service = await self._connect()
-                async with self._service_lock:
-                    await self._renew_lease_after_loss(service.raw)
-                    await service.raw.execute(_SET_SERVICE_COMMITS)
-                    for channel in self._listeners:
-                        await service.raw.add_listener(channel, self._on_notification)
+                try:
+                    async with self._service_lock:
+                        await self._renew_lease_after_loss(service.raw)
+                        await service.raw.execute(_SET_SERVICE_COMMITS)
+                        for channel in self._listeners:
+                            await service.raw.add_listener(channel, self._on_notification)
+                except BaseException:
+                    # A server that refuses writes would otherwise get one more connection with each attempt.
+                    service.raw.terminate()
+                    raise
                 self._service, self._returned_at = service, time.monotonic()
             except (asyncpg.PostgresError, *LOST_CONNECTION_ERRORS, asyncpg.InterfaceError):
                 await asyncio.sleep(pause)

@@ -114,7 +114,8 @@ class MemberHost:
         self._roster_name = membership.name
         """Its name as spelled in the roster; it may contain characters that file names cannot."""
         self._last_roster: TeamRoster | None = None
-        """Roster as it was last read."""
+        """Roster as it was last read, with a foreign lead. Other members may share their process with
+        thousands, of which each would keep a different roster."""
         self._approved_request: ShutdownRequestMail | None = None
         """Shutdown request that it has approved."""
         self._has_rejected = False
@@ -376,7 +377,12 @@ class MemberHost:
         return () if self._member is None else (self._member.to_teammate_status(),)
 
     async def list_external_members(self) -> tuple[TeammateStatusSnapshot, ...]:
-        return ()  # the roster, from which the members are listed, includes them
+        """List the others as the roster has them now, unless the last roster, which is kept, has them."""
+        if self._last_roster is not None or self._member is None:
+            return ()
+        team = await self._services.runtime.team_store.rosters.read_team_roster(self._membership.team)
+        statuses = () if team is None else teammate_statuses_from_roster(team)
+        return tuple(each for each in statuses if each.agent != self._member.id)
 
     async def build_lead_briefing(self) -> str:
         return ""  # the lead is in another process
@@ -550,7 +556,8 @@ class MemberHost:
         team = await self._services.runtime.team_store.rosters.read_team_roster(self._membership.team)
         if team is None:
             raise AgentRequestRefused(format_team_notice("deleted_team", team=self._membership.team))
-        self._last_roster = team
+        if self._channel is None:
+            self._last_roster = team
         return team
 
     async def _open_inboxes_of_added_members(self, recipients: Sequence[AgentName]) -> None:
