@@ -18,10 +18,11 @@ from shoal.app.mcp.mcp_servers import InlineMcpServerPolicy, SessionMcpServerMan
 from shoal.app.settings.mcp_files import ConfiguredMcpServers
 from shoal.backends.guarded_processes import GuardedProcessLauncher
 from shoal.core.agents.agent_definitions import AgentCapabilities, AgentDefinition, DefinitionSource, DefinitionSourceKind
-from shoal.core.clock import SystemClock
+from shoal.core.clock import Clock, SystemClock
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.extensions.mcp_servers import McpServerConfig, McpServerStatus
+from shoal.testing import FakeClock
 from shoal.tools.mcp.client_context import McpClientContext, McpConnectionLost, McpRequestRefused, McpTokenStore
 from shoal.wire.mcp_codec import parse_mcp_server
 
@@ -54,13 +55,14 @@ async def manage(
     wait: float = 30.0,
     optional: tuple[str, ...] = (),
     connect_timeout: float = 30.0,
+    clock: Clock | None = None,
     **configured: Any,
 ) -> AsyncIterator[Servers]:
     notes: list[str] = []
     processes = GuardedProcessLauncher(SystemClock())
     host = McpClientContext(
         processes=processes,
-        clock=SystemClock(),
+        clock=clock or SystemClock(),
         root=tmp_path,
         env=dict(os.environ),
         logs=tmp_path / "logs",
@@ -101,17 +103,28 @@ def define_agent(kind: DefinitionSourceKind = "user", **capabilities: Any) -> Ag
     )
 
 
-async def test_an_optional_server_starts_only_after_the_first_request(tmp_path: Path) -> None:
-    servers = {"first": make_guide_config(), "second": make_guide_config()}
-    async with manage(tmp_path, servers, optional=("second",)) as session:
+@pytest.mark.parametrize("is_asked_for", [True, False])
+async def test_an_optional_server_starts_when_it_is_asked_for_or_after_a_moment(
+    tmp_path: Path, is_asked_for: bool
+) -> None:
+    mark, clock = tmp_path / "mark", FakeClock()
+    servers = {"first": make_guide_config(), "second": make_guide_config(mark=str(mark))}
+    async with manage(tmp_path, servers, optional=("second",), clock=clock) as session:
         assert session.statuses == {"first": "pending", "second": "pending"}
         assert session.manager.list_pending_names() == ("first", "second")
         await session.manager.wait_until_ready()
-        assert session.statuses["first"] == "connected"
-        assert not (tmp_path / "logs/second.log").exists()
-        await session.manager.wait_for_pending(30)
+        assert session.statuses == {"first": "connected", "second": "pending"}
+        assert session.manager.list_pending_names() == ("second",)
+        assert session.published == [["mcp__first__look"]]
+        assert not mark.exists()
+        if is_asked_for:
+            await session.manager.wait_for_pending(30)
+        else:
+            await clock.advance(0.3)
+            while session.manager.list_pending_names():
+                await session.manager._change_event.wait()
+        assert mark.exists()
         assert session.statuses == {"first": "connected", "second": "connected"}
-        assert session.manager.list_pending_names() == ()
         assert session.notes == []
     assert session.published[-1] == ["mcp__first__look", "mcp__second__look"]
 
@@ -235,6 +248,23 @@ async def test_a_server_that_does_not_answer_has_no_resource(tmp_path: Path) -> 
     assert session.notes[0].startswith(
         "The MCP server slow (a test) is not available: it did not start within 0.05 s"
     )
+
+
+@pytest.mark.spec("CMP-123")
+async def test_a_server_that_does_not_list_its_resources_is_not_waited_for_forever(tmp_path: Path) -> None:
+    clock = FakeClock()
+    server = make_guide_config(resources={"doc://a": "a"}, mute=["resources/list"])
+    async with manage(tmp_path, {"guide": server}, clock=clock) as session:
+        await session.manager.wait_until_ready()
+        others = clock.sleepers
+        opening = asyncio.create_task(session.manager.open_resource("guide", "doc://a."))
+        listing = asyncio.create_task(session.manager.list_resource_mentions())
+        await clock.wait_for_sleepers(others + 2)
+        await clock.advance(10)
+        assert await listing == ()
+        assert not opening.done()
+        await clock.advance(20)
+        assert await opening == ("doc://a.", None, "The MCP server guide did not answer in time.")
 
 
 async def test_resource_tools_are_offered_with_the_first_server_that_has_resources(tmp_path: Path) -> None:

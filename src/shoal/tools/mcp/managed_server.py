@@ -306,7 +306,6 @@ class ManagedMcpServer:
             self._loss_reason = self._loss_reason or _describe_innermost_error(error)
         finally:
             self._connection = None
-        self._loss_reason = self._loss_reason or "its connection closed"
 
     def _explain_start_failure(self, error: Exception) -> Exception:
         if isinstance(error, McpLoginRequired | TimeoutError) and not self._loss_reason:
