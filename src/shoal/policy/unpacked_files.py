@@ -26,7 +26,10 @@ _UNREADABLE_UNPACKERS = {
 """Programs whose archives are not read, and the word with which they unpack one."""
 _TAR_RENAMING = re.compile(r"--(?:tr|xf|one-top|to-c|abs|files-f|wild|rec).*|-[A-Za-z]*[PTs].*")
 """Flags with which tar writes other names than those in the archive, or outside its directory."""
-_TAR_EXTRACTION = re.compile(r"-?[A-Za-z]*x[A-Za-z]*|--ex.*|--get")
+_TAR_EXTRACTION = re.compile(
+    r"-?[A-Za-z]*x[A-Za-z]*|-[^-fCbTXIgKNVLHF]*x.*|--ex.*|--ge.*", re.DOTALL
+)
+"""Flags that unpack; a value may follow the letters, as in `-xfa.tar`, and others take it before."""
 _PATCHED_FILE = re.compile(
     rb"^(?:\+\+\+|---|\*\*\*|rename to|rename from|copy to|diff --git|Index:) ([^\t\n]+)", re.MULTILINE
 )
