@@ -17,13 +17,23 @@ from mcp_helpers import make_guide_config, make_rogue_config
 from shoal.app.mcp.mcp_servers import InlineMcpServerPolicy, SessionMcpServerManager
 from shoal.app.settings.mcp_files import ConfiguredMcpServers
 from shoal.backends.guarded_processes import GuardedProcessLauncher
-from shoal.core.agents.agent_definitions import AgentCapabilities, AgentDefinition, DefinitionSource, DefinitionSourceKind
+from shoal.core.agents.agent_definitions import (
+    AgentCapabilities,
+    AgentDefinition,
+    DefinitionSource,
+    DefinitionSourceKind,
+)
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.extensions.mcp_servers import McpServerConfig, McpServerStatus
 from shoal.testing import FakeClock
-from shoal.tools.mcp.client_context import McpClientContext, McpConnectionLost, McpRequestRefused, McpTokenStore
+from shoal.tools.mcp.client_context import (
+    McpClientContext,
+    McpConnectionLost,
+    McpRequestRefused,
+    McpTokenStore,
+)
 from shoal.wire.mcp_codec import parse_mcp_server
 
 pytestmark = pytest.mark.needs("mcp")
@@ -151,7 +161,9 @@ async def test_late_servers_are_named_once(tmp_path: Path) -> None:
 
 
 async def test_servers_that_are_not_started_have_a_state_and_a_reason(tmp_path: Path) -> None:
-    relayed = McpServerStatus(name="given", status="connected", kind="sdk", origin="x", tools=("mcp__given__a",))
+    relayed = McpServerStatus(
+        name="given", status="connected", kind="sdk", origin="x", tools=("mcp__given__a",)
+    )
     async with manage(
         tmp_path,
         {"first": make_guide_config()},
@@ -284,7 +296,9 @@ async def test_resource_tools_are_offered_with_the_first_server_that_has_resourc
 @pytest.mark.spec("MCP-01")
 async def test_an_agent_gets_the_tools_of_its_own_servers_and_of_those_it_names(tmp_path: Path) -> None:
     servers = {"near": make_guide_config(), "other": make_guide_config()}
-    relayed = McpServerStatus(name="given", status="connected", kind="sdk", origin="x", tools=("mcp__given__a",))
+    relayed = McpServerStatus(
+        name="given", status="connected", kind="sdk", origin="x", tools=("mcp__given__a",)
+    )
     own = {"own": make_guide_config(instructions="Knock.")}
     async with manage(tmp_path, servers, relayed=(relayed,)) as session:
         tools: dict[str, Tool] = {}
@@ -330,7 +344,9 @@ async def test_an_agent_whose_server_is_missing_does_not_start(
         "bare": make_guide_config(tools=[]),
         "broken": make_rogue_config("fails"),
     }
-    relayed = McpServerStatus(name="given", status="connected", kind="sdk", origin="x", tools=("mcp__given__a",))
+    relayed = McpServerStatus(
+        name="given", status="connected", kind="sdk", origin="x", tools=("mcp__given__a",)
+    )
     async with manage(
         tmp_path,
         servers,

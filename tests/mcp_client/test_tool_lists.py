@@ -17,7 +17,12 @@ from shoal.core.conversation.messages import user_message
 from shoal.core.extensions.mcp_servers import McpServerStatus
 
 GUIDE = McpServerStatus(
-    name="guide", status="connected", kind="stdio", origin="x", tools=("mcp__guide__look",), instructions="Knock."
+    name="guide",
+    status="connected",
+    kind="stdio",
+    origin="x",
+    tools=("mcp__guide__look",),
+    instructions="Knock.",
 )
 TYPED = McpServerStatus(name="typed", status="connected", kind="stdio", origin="x", instructions="Type.")
 LIBRARY = McpServerStatus(

@@ -255,9 +255,7 @@ async def test_mail_is_sent_taken_once_and_marked_with_its_kind(tmp_path: Path) 
             await guest.member.join_team("roof", "bob")
             await guest("message_send", to="team-lead", text="Done.", summary="report")
             assert "Only the lead" in await guest("team_delete")
-        (taken,) = [
-            each for each in (await call("message_take"))["messages"] if each["summary"] == "report"
-        ]
+        (taken,) = [each for each in (await call("message_take"))["messages"] if each["summary"] == "report"]
         assert (taken["from"], taken["kind"], taken["signature"]) == ("bob", "message", "verified")
         assert taken["text"] == "Done."
     written = json.loads((get_home() / "teams/roof/inboxes/ann.json").read_text())

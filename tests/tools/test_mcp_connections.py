@@ -112,7 +112,8 @@ async def test_tools_with_the_same_name_and_large_schemas_are_left_out_with_a_no
 
 
 @pytest.mark.parametrize(
-    ("sizes", "count", "notes"), [((500,), 500, 0), ((501,), 500, 1), ((499, 1, 9), 500, 0), ((530,), 500, 10)]
+    ("sizes", "count", "notes"),
+    [((500,), 500, 0), ((501,), 500, 1), ((499, 1, 9), 500, 0), ((530,), 500, 10)],
 )
 async def test_at_most_500_tools_of_a_server_are_used(sizes: tuple[int, ...], count: int, notes: int) -> None:
     pages = [[{"name": f"t{page}-{number}"} for number in range(size)] for page, size in enumerate(sizes)]
@@ -279,9 +280,7 @@ async def test_a_prompt_is_one_text_that_names_what_is_not_text_and_who_speaks()
         ([{"uri": "doc://1", "text": "a"}, {"uri": "doc://2", "text": "b"}], "[doc://1]\na\n[doc://2]\nb"),
     ],
 )
-async def test_a_resource_is_read_as_text(
-    tmp_path: Path, contents: list[dict[str, Any]], shown: str
-) -> None:
+async def test_a_resource_is_read_as_text(tmp_path: Path, contents: list[dict[str, Any]], shown: str) -> None:
     import mcp_types
 
     async def read(_: Any, params: Any) -> Any:
