@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 
 from shoal.app.mcp.deferred_tools import parse_tool_search_threshold
+from shoal.app.mcp.mcp_servers import AgentTools
 from shoal.app.mcp.server_instructions import (
     MAX_TOTAL_CHARACTERS,
     AgentServerInstructions,
     InstructedServer,
     list_instructed_servers,
 )
+from shoal.core.agents.agent_definitions import ToolSelection
 from shoal.core.conversation.messages import user_message
 from shoal.core.extensions.mcp_servers import McpServerStatus
+from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT, StructuredOutputTool
 
 GUIDE = McpServerStatus(
     name="guide",
@@ -131,6 +134,23 @@ def test_instructions_up_to_the_total_are_given_and_the_rest_only_named() -> Non
     later = take_texts(make_server(1, half), make_server(4, half + 1), delivered=(texts[0],))
     assert [text.count("x" * half) for text in later] == [0]
     assert take_texts(make_server(2, half + 1), delivered=(texts[1],)) == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "has_own", "expected"),
+    [
+        (("Read",), False, ("Read",)),
+        (("Read",), True, ("Read", STRUCTURED_OUTPUT)),
+        (("Read", STRUCTURED_OUTPUT), False, ("Read",)),
+        ((STRUCTURED_OUTPUT, "Read"), True, ("Read", STRUCTURED_OUTPUT)),
+    ],
+)
+def test_an_agent_gets_its_own_output_tool_and_never_that_of_the_lead(
+    names: tuple[str, ...], has_own: bool, expected: tuple[str, ...]
+) -> None:
+    output_tool = StructuredOutputTool({"type": "object"}) if has_own else None
+    selected = AgentTools(tools={}, output_tool=output_tool).add_output_tool_name(ToolSelection(names=names))
+    assert selected.names == expected
 
 
 PROBLEMS: list[tuple[Any, str]] = [

@@ -114,6 +114,12 @@ async def test_a_lead_deletes_a_team_whose_started_members_have_ended(tmp_path: 
         await add_member(call, "ann")
         assert "ann" in await call("team_delete")
         leave_output("ann@roof")
+        async with serve_tools(tmp_path) as guest:
+            await guest.member.join_team("roof", "bob")
+            assert "Only the lead" in await guest("team_delete")
+        names = [each["name"] for each in (await call("team_show"))["members"]]
+        assert names == ["team-lead", "ann", "bob"]
+        leave_output("bob@roof")
         assert await call("team_delete") == {"deleted": "roof"}
 
 
