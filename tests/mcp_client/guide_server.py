@@ -1,7 +1,8 @@
 """A plain MCP server on stdio with instructions and resources: `guide_server.py JSON`.
 
 `tools` is a list of names, `resources` maps addresses to texts, and `prompts` maps names to the names of
-arguments. `gate` is a FIFO that the server reads before it answers `initialize`.
+arguments. `gate` is a FIFO that the server reads before it answers `initialize`. `mute` is a list of methods
+that it never answers, and `mark` a file that it creates when it starts.
 """
 
 from __future__ import annotations
@@ -52,9 +53,11 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     raise KeyError(method)
 
 
+if mark := OPTIONS.get("mark"):
+    Path(mark).touch()
 for line in sys.stdin:
     message = json.loads(line)
-    if "id" not in message:
+    if "id" not in message or message["method"] in OPTIONS.get("mute", []):
         continue
     try:
         reply = {"result": answer(message["method"], message.get("params", {}))}

@@ -55,6 +55,7 @@ def case_project(tmp_path: Path) -> Path:
         "fresh_26.txt",
         "fresh_27.txt",
         "fresh_28.txt",
+        "similar_commands.txt",
     ],
 )
 def test_every_call_is_decided_as_documented(case_project: Path, name: str) -> None:

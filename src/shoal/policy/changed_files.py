@@ -635,14 +635,16 @@ def _is_git_change(name: str, words: tuple[str | None, ...]) -> bool:
     if name != "git":
         return False
     known = [word for word in words[1:] if word is not None]
+    # Flags before the subcommand have values, and there may be any number of them.
+    heads = {*known[:4], *skip_git_flags(words)[1:2]}
     if "stash" in known and not _HARMLESS_STASH.isdisjoint(known):
         return False
-    if "checkout" in known[:4] or "switch" in known[:4]:
+    if not heads.isdisjoint(("checkout", "switch")):
         return not _is_new_branch(known)
     for subcommand, reading_words in _READING_WORDS.items():
-        if subcommand in known[:4] and not reading_words.isdisjoint(known):
+        if subcommand in heads and not reading_words.isdisjoint(known):
             return False
-    return not (_GIT_TREE_CHANGERS | _GIT_DIRECTORY_MAKERS).isdisjoint(known[:4])
+    return not (_GIT_TREE_CHANGERS | _GIT_DIRECTORY_MAKERS).isdisjoint(heads)
 
 
 def _is_new_branch(words: Sequence[str]) -> bool:

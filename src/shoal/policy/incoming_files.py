@@ -14,6 +14,18 @@ from shoal.policy.shell.command_analysis import SimpleShellCommand
 _TREE_READERS = frozenset(
     {"merge", "rebase", "cherry-pick", "revert", "read-tree", "reset", "checkout", "switch"}
 )
+_TREE_WRITERS = _TREE_READERS | {"restore", "stash", "checkout-index"}
+"""Commands that write tracked files to the working directory."""
+_REPOSITORY_FLAG = re.compile(
+    r"--(?:git-dir|work-tree|namespace)\b.*|(?:.*=)?core\.worktree\b.*", re.DOTALL | re.IGNORECASE
+)
+"""Flags with which git takes files from another repository, or writes them to another directory."""
+_REPOSITORY_VARIABLE = re.compile(
+    r"\bGIT_(?:DIR|WORK_TREE|COMMON_DIR|INDEX_FILE|NAMESPACE|(?:ALTERNATE_)?OBJECT_DIRECTOR(?:Y|IES))="
+)
+"""Variables of a command with the same effect."""
+_VALUELESS_MERGE_FLAG = ("checkout", "switch", "read-tree")
+"""Commands whose flag `-m` has no value."""
 _UNKNOWN_SOURCES = frozenset(
     {"pull", "bisect", "submodule", "fast-import", "filter-branch", "filter-repo", "replay", "am", "apply"}
 )
@@ -40,11 +52,15 @@ def list_incoming_files(
 ) -> tuple[str, ...] | None:
     """Return the paths in the commits that a git command takes files from; None if it may take any."""
     words = part.words or part.argv or ()
+    leading_flags = _list_leading_flags(words)
+    is_elsewhere = any(map(_chooses_repository, leading_flags)) or _REPOSITORY_VARIABLE.search(part.text)
+    if is_elsewhere and not _TREE_WRITERS.isdisjoint(words):
+        return None
     revisions = _list_revisions(words)
     if not revisions:
         return None if revisions is None else ()
     top = _find_repository_top(directory)
-    if top is None or any(word is None or "=" in word for word in _list_leading_flags(words)):
+    if top is None or any(word is None or "=" in word for word in leading_flags):
         return None
     found: list[str] = []
     for alternatives in revisions:
@@ -61,6 +77,10 @@ def _list_leading_flags(words: Sequence[str | None]) -> tuple[str | None, ...]:
     return tuple(words[1 : len(words) - len(rest) + 1])
 
 
+def _chooses_repository(flag: str | None) -> bool:
+    return flag is None or _REPOSITORY_FLAG.fullmatch(flag) is not None
+
+
 def _list_revisions(words: Sequence[str | None]) -> list[tuple[str, ...]] | None:
     """Return the commits that a command takes files from, each with other ways to read its name."""
     subcommand, *rest = (*skip_git_flags(tuple(words))[1:], None)[:-1] or (None,)
@@ -73,7 +93,9 @@ def _list_revisions(words: Sequence[str | None]) -> list[tuple[str, ...]] | None
         return [(value,) for value in _list_source_values(known)]
     if subcommand not in _TREE_READERS:
         return []
-    operands = _list_operands([word for word in known if subcommand != "read-tree" or word != "-m"])
+    operands = _list_operands(
+        [word for word in known if word != "-m" or subcommand not in _VALUELESS_MERGE_FLAG]
+    )
     if subcommand in ("merge", "rebase", "cherry-pick", "revert") and not operands:
         return [(*_STARTED_COMMITS, "@{upstream}")]
     if subcommand in ("checkout", "switch", "reset"):

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.core.text.filenames import escape_filename
+from shoal.policy.command_rules import skip_git_flags
 from shoal.policy.policy_texts import format_policy_notice
 from shoal.policy.protected_files import is_protected_path
 from shoal.policy.shell.command_analysis import SimpleShellCommand
@@ -26,7 +27,8 @@ _UNREADABLE_UNPACKERS = {
 """Programs whose archives are not read, and the word with which they unpack one."""
 _TAR_RENAMING = re.compile(r"--(?:tr|xf|one-top|to-c|abs|files-f|wild|rec).*|-[A-Za-z]*[PTs].*")
 """Flags with which tar writes other names than those in the archive, or outside its directory."""
-_TAR_EXTRACTION = re.compile(r"-?[A-Za-z]*x[A-Za-z]*|--ex.*|--get")
+_TAR_EXTRACTION = re.compile(r"-?[A-Za-z]*x[A-Za-z]*|-[^-fCbTXIgKNVLHF]*x.*|--ex.*|--ge.*", re.DOTALL)
+"""Flags that unpack; a value may follow the letters, as in `-xfa.tar`, and others take it before."""
 _PATCHED_FILE = re.compile(
     rb"^(?:\+\+\+|---|\*\*\*|rename to|rename from|copy to|diff --git|Index:) ([^\t\n]+)", re.MULTILINE
 )
@@ -112,7 +114,7 @@ def _find_archive(
         return _UnpackedArchive(words[4] if len(words) > 4 else None) if extracts else None
     if name == "patch":
         return _UnpackedArchive(part.reads[0] if len(part.reads) == 1 else _find_patch_file(words))
-    if name == "git" and not {"apply", "am"}.isdisjoint(words[1:5]):
+    if name == "git" and not {"apply", "am"}.isdisjoint((*words[1:5], *skip_git_flags(tuple(words))[1:2])):
         files = [word for word in words[2:] if word is None or not word.startswith("-")]
         return _UnpackedArchive(files[0] if len(files) == 1 and not part.reads else None)
     return None

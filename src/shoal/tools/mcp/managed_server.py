@@ -306,14 +306,15 @@ class ManagedMcpServer:
             self._loss_reason = self._loss_reason or _describe_innermost_error(error)
         finally:
             self._connection = None
-        self._loss_reason = self._loss_reason or "its connection closed"
 
     def _explain_start_failure(self, error: Exception) -> Exception:
-        if isinstance(error, McpLoginRequired | TimeoutError) and not self._loss_reason:
-            return error
         if isinstance(error, ShoalError) and not isinstance(error, McpConnectionLost):
             return error
-        return McpConnectionLost(self._loss_reason or _describe_innermost_error(error))
+        if self._loss_reason:
+            return McpConnectionLost(self._loss_reason)
+        if isinstance(error, McpConnectionLost | TimeoutError):
+            return error
+        return McpConnectionLost(_describe_innermost_error(error))
 
     def _set_features(self, features: McpServerFeatures) -> None:
         self.features = features

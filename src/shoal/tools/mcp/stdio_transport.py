@@ -185,10 +185,9 @@ class McpStdioTransport:
                 if self._garbage_lines > MAX_GARBAGE_LINES:
                     return f"it wrote more than {MAX_GARBAGE_LINES:,} lines that are not messages"
             if skipped or len(buffer) > MAX_LINE_BYTES:
-                dropped = len(buffer) - 2 * _EDGE_BYTES
-                if dropped > 0:
-                    del buffer[_EDGE_BYTES:-_EDGE_BYTES]
-                    skipped += dropped
+                length = len(buffer)
+                del buffer[_EDGE_BYTES:-_EDGE_BYTES]
+                skipped += length - len(buffer)
                 if skipped > MAX_SKIPPED_BYTES:
                     return f"it wrote a line of more than {MAX_SKIPPED_BYTES >> 20} MB"
         return ""
