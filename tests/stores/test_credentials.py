@@ -60,7 +60,7 @@ def test_the_credentials_of_each_provider_are_private_and_replaced_as_a_whole(ho
 def test_damaged_credentials_are_reported_without_their_content(home, content):
     get_credentials_path(home).parent.mkdir(parents=True)
     get_credentials_path(home).write_bytes(content)
-    with pytest.raises(StateFileError, match="is not valid. Remove it") as error:
+    with pytest.raises(StateFileError, match="is not valid") as error:
         load_provider_credentials(home)
     assert error.value.path == get_credentials_path(home)
     assert "secret" not in f"{error.value}{error.value.__cause__}"
