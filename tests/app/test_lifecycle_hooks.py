@@ -26,7 +26,7 @@ class HookCalls:
     def __init__(self) -> None:
         self.inputs: list[dict[str, Any]] = []
 
-    def record(self, fields: dict[str, Any]) -> None:
+    async def record(self, fields: dict[str, Any]) -> None:
         self.inputs.append(fields)
 
     def make_hooks(self) -> dict[str, list[Any]]:
@@ -45,11 +45,12 @@ def calls() -> HookCalls:
 @pytest.mark.spec("HOK-01")
 async def test_start_and_end_hooks_run_once_each_with_their_reason(tmp_path: Path, calls: HookCalls) -> None:
     options: dict[str, Any] = {"cwd": tmp_path, "hooks": calls.make_hooks()}
-    model = ScriptedModel(["one", "two", "three"])
+    model = ScriptedModel(["one", "two", "three", "four"])
     async with shoal.open(model=model, **options) as first:
         await collect_events(first.run("a"))
         await collect_events(first.run("b"))
     async with shoal.open(model=model, resume=first.id, **options) as resumed:
+        await collect_events(resumed.run("r"))
         resumed.set_end_reason("clear")
     async with shoal.open(model=model, resume=first.id, fork=True, **options) as fork:
         await collect_events(fork.run("c"))
@@ -100,7 +101,7 @@ async def test_each_instruction_file_has_its_hook_which_the_end_awaits_for_a_whi
     clock, started = FakeClock(), asyncio.Event()
 
     async def hang(fields: dict[str, Any]) -> None:
-        calls.record(fields)
+        await calls.record(fields)
         started.set()
         await asyncio.Event().wait()
 
