@@ -248,3 +248,24 @@ async def test_a_resumed_agent_keeps_its_memory_restrictions(tmp_path: Path) -> 
     assert index.read_text() == "again\n"
     assert "only in its memory" in results[1]
     assert not (tmp_path / "code.txt").exists()
+
+
+@pytest.mark.spec("DEF-07")
+@pytest.mark.parametrize(
+    "isolation", [None, pytest.param("worktree", marks=pytest.mark.needs("git", "bwrap"))]
+)
+async def test_an_agent_without_a_memory_may_write_nowhere_without_permission(
+    tmp_path: Path, isolation: str | None
+) -> None:
+    project = GitRepository(tmp_path).top if isolation else tmp_path
+    write_definition(get_home() / "agents")
+    places = [tmp_path / "outside.txt", project / "inside.txt", get_home() / "agent-memory/keeper/MEMORY.md"]
+    writes = [
+        call_tool("Write", f"w{number}", file_path=str(path), content="no")
+        for number, path in enumerate(places)
+    ]
+    results, prompt = await run_agent(project, *writes, **({"isolation": isolation} if isolation else {}))
+    assert len(results) == 3
+    assert not any(result.startswith("Created") for result in results)
+    assert not any(path.exists() for path in places)
+    assert "MEMORY.md" not in prompt

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from shoal.core.errors import StateFileError
+from shoal.stores.files.access import atomic_rename
 from shoal.stores.files.access.directory_handle import DirectoryHandle, read_fd_from_offset
 
 KINDS = ("missing", "file", "link", "dangling", "directory", "pipe")
@@ -280,3 +282,64 @@ def test_appending_creates_a_private_file(root: DirectoryHandle) -> None:
         os.close(fd)
     assert root.read_file("entry") == b"ab"
     assert stat.S_IMODE((root.path / "entry").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "directory"])
+def test_a_tree_that_somebody_else_removes_meanwhile_is_removed(root: DirectoryHandle, kind: str) -> None:
+    (root.path / "tree").mkdir()
+    with root.open_or_create("tree") as tree:
+        put_entry(tree, kind)
+
+    def remove_before_us() -> bool:
+        path = root.path / "tree" / "entry"
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+        return True
+
+    assert root.remove_tree("tree", should_continue=remove_before_us)
+    assert not root.has_entry("tree")
+
+
+@pytest.mark.parametrize("is_busy", [True, False])
+def test_the_rest_of_a_tree_is_removed_even_if_a_part_cannot_be(root: DirectoryHandle, is_busy: bool) -> None:
+    (root.path / "tree" / "a").mkdir(parents=True)
+    (root.path / "tree" / "b").mkdir()
+
+    def fill_again() -> bool:
+        if is_busy and not (root.path / "tree" / "b" / "late").exists():
+            (root.path / "tree" / "b").mkdir(exist_ok=True)
+            (root.path / "tree" / "b" / "late").write_bytes(b"")
+        return True
+
+    assert root.remove_tree("tree", should_continue=fill_again) is not is_busy
+    assert root.has_entry("tree") is is_busy
+    assert not (root.path / "tree" / "a").exists()
+
+
+def test_files_are_moved_and_exchanged_without_the_atomic_exchange(
+    root: DirectoryHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    atomic_rename._load_renameat2.cache_clear()
+    try:
+        assert atomic_rename.rename_unless_target_exists(root.fd, "entry", root.fd, "other") is None
+        assert atomic_rename.exchange_file_names(root.fd, "entry", root.fd, "other") is None
+        test_files_are_moved_and_exchanged(root)
+    finally:
+        atomic_rename._load_renameat2.cache_clear()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs renameat2")
+def test_an_atomic_rename_never_replaces_and_an_exchange_needs_both(root: DirectoryHandle) -> None:
+    for name in ("one", "two"):
+        root.write_file(name, name.encode())
+    rename, exchange = atomic_rename.rename_unless_target_exists, atomic_rename.exchange_file_names
+    assert rename(root.fd, "one", root.fd, "two") is False
+    assert exchange(root.fd, "one", root.fd, "two") is True
+    assert (root.read_file("one"), root.read_file("two")) == (b"two", b"one")
+    assert rename(root.fd, "one", root.fd, "free") is True
+    assert (root.read_file("one"), root.read_file("free")) == (None, b"two")
+    for use in (rename, exchange):
+        with pytest.raises(FileNotFoundError):
+            use(root.fd, "missing", root.fd, "new")
+    with pytest.raises(FileNotFoundError):
+        exchange(root.fd, "two", root.fd, "missing")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -264,3 +265,46 @@ def test_the_backoff_delays_are_spread_over_a_short_time():
         assert len(set(delays)) == 100
         assert 0.02 < delays[-1] - delays[0] < 0.05
     assert [each.get_delay("1") for each in backoffs] != [each.get_delay("2") for each in backoffs]
+
+
+@pytest.mark.parametrize("removals", [True, False])
+async def test_removed_and_moved_files_count_only_if_they_are_asked_for(
+    tmp_path: Path, removals: bool
+) -> None:
+    watched, elsewhere = tmp_path / "watched", tmp_path / "elsewhere"
+    for directory in (watched, elsewhere):
+        directory.mkdir()
+    for name in ("removed", "moved-away"):
+        (watched / name).write_text("x")
+    (elsewhere / "moved-in").write_text("x")
+    names: set[str] = set()
+    watch = DirectoryWatch(watched, lambda: None, on_names=names.update, removals=removals)
+    (watched / "removed").unlink()
+    (watched / "moved-away").rename(elsewhere / "moved-away")
+    (elsewhere / "moved-in").rename(watched / "moved-in")
+    assert watch.deliver_pending_events()
+    assert names == {"moved-in"} | ({"removed", "moved-away"} if removals else set())
+    watch.close()
+
+
+@pytest.mark.parametrize("skips_locks", [True, False])
+async def test_lock_files_count_unless_they_are_skipped(tmp_path: Path, skips_locks: bool) -> None:
+    names: set[str] = set()
+    watch = DirectoryWatch(tmp_path, lambda: None, on_names=names.update, skips_locks=skips_locks)
+    for name in ("1.lock", "1.json"):
+        (tmp_path / name).write_text("x")
+    watch.deliver_pending_events()
+    assert names == {"1.json"} | (set() if skips_locks else {"1.lock"})
+    watch.close()
+
+
+async def test_waiters_are_woken_after_the_directory_of_their_board_was_replaced(home: Path):
+    async with open_board(home) as board, open_board(home) as others:
+        waits = [asyncio.ensure_future(board.wait_for_claimable())]
+        await wait_until(lambda: len(board._waiters) == 1)
+        shutil.rmtree(home / "tasks" / "roof")
+        waits.append(asyncio.ensure_future(board.wait_for_claimable()))
+        await wait_until(lambda: len(board._waiters) == 2)
+        await fill_board(others, 2)
+        async with asyncio.timeout(4):  # the board is read every 5 seconds anyway
+            await asyncio.gather(*waits)

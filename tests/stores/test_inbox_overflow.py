@@ -70,6 +70,22 @@ class OverflowModel:
             assert overflow.has_waiting_lines() is bool(self.waiting)
 
 
+@pytest.mark.parametrize("size", [0, 70_000])
+@pytest.mark.parametrize("max_lines", [1, 2, 3])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_move_that_ends_at_any_step_loses_and_repeats_nothing(
+    tmp_path: Path, step: str, max_lines: int, size: int
+) -> None:
+    with DirectoryHandle.open_root(tmp_path) as directory:
+        model = OverflowModel(directory)
+        model.append(size, size, size)
+        for last_step in (step, "confirmed", step):
+            model.move(max_lines, 1_000_000, last_step)
+            model.check()
+        model.append(0)
+        model.check()
+
+
 APPENDS = st.lists(st.sampled_from([0, 5, 70_000]), max_size=4).map(tuple)
 MOVES = st.tuples(st.integers(0, 3), st.sampled_from([0, 60, 200, 200_000]), st.sampled_from(STEPS))
 

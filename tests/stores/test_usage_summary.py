@@ -127,6 +127,26 @@ def test_a_failed_request_is_listed_only_if_it_may_have_cost_something(path, clo
     assert (unsettled[1].usd, unsettled[1].tokens) == (0.0, 0)
 
 
+@pytest.mark.parametrize(
+    ("estimated_usd", "estimated_tokens", "expected"),
+    [(None, None, (0.5, 7)), (0.0, 0, (0.0, 0)), (0.25, None, (0.25, 7)), (None, 3, (0.5, 3))],
+)
+def test_a_failed_request_counts_with_its_estimate_or_else_its_reservation(
+    path, clock, estimated_usd, estimated_tokens, expected
+):
+    journal = FileJournal(path, clock)
+    request, estimate = RequestId("r"), {"estimated_usd": estimated_usd, "estimated_tokens": estimated_tokens}
+    reservation = {"reserved_usd": 0.5, "reserved_tokens": 7}
+    journal.append(ModelRequestSent(agent=WORKER, request=RequestId("open"), model="m", **reservation))
+    journal.append(ModelRequestSent(agent=WORKER, request=request, model="m", **reservation))
+    journal.append(
+        ModelRequestFailed(agent=WORKER, request=request, reason="cut off", billed=True, **estimate)
+    )
+    failed, unanswered = summarize_journal_usage(path).unsettled
+    assert (failed.usd, failed.tokens) == expected
+    assert (unanswered.usd, unanswered.tokens, unanswered.at) == (0.5, 7, clock.time)
+
+
 def test_a_missing_journal_gives_an_empty_summary(path):
     assert summarize_journal_usage(path).total == UsageAndCostTotals()
 

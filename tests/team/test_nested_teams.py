@@ -262,3 +262,46 @@ async def test_no_member_leads_a_team_below_the_configured_depth(tmp_path: Path,
     assert ("nested teams are off" if depth == 1 else "deep here") in said[1]
     assert "shoal.team_depth" in said[1]
     assert not (get_home() / "teams" / "deeper").exists()
+
+
+@pytest.mark.parametrize("name", ["bob", "bob@sub"])
+async def test_a_person_reaches_the_members_of_a_nested_team_by_name(tmp_path: Path, name: str) -> None:
+    gate = ToolGate()
+    heard: list[str] = []
+
+    def hear(request: ModelRequest) -> str:
+        heard.append(get_last_text(request))
+        return "Heard."
+
+    model = script_team(
+        lead=[CREW, spawn_member("ann"), *["Wait."] * 9],
+        ann=[SUB, spawn_member("bob"), *["Ready."] * 9],
+        bob=[call_tool("Gate"), hear, *[approve_shutdown] * 3],
+    )
+    async with open_session(tmp_path, model, settings=DEEP, tools=[gate.tool]) as session:
+        turns = asyncio.create_task(run_all_turns(session))
+        await gate.wait_until_reached()
+        teams = session.teams
+        assert {each.agent for each in session.list_members()} == {"ann@crew", "bob@sub"}
+        assert teams.is_working
+        assert teams.interrupt_member("nobody") is None
+        assert not await teams.end_member("nobody", "reason")
+        assert not await teams.shut_down_member("nobody", "reason")
+        assert await teams.send_user_message("nobody", "Hello?") is None
+        idle = watch_for_event(
+            session, lambda event: isinstance(event, MemberWentIdle) and event.agent == "bob@sub"
+        )
+        assert teams.interrupt_member(name) is True
+        await idle.wait()
+        assert teams.interrupt_member(name) is False
+        receipt = await session.send(name, "Are you there?")
+        assert (receipt.to, receipt.name, receipt.how) == ("bob@sub", "bob", "queued")
+        await turns
+        assert "Are you there?" in heard[0]
+        assert await teams.shut_down_member(name, "no work is left")
+        async with asyncio.timeout(20):
+            while {each.agent for each in session.list_members()} != {"ann@crew"}:
+                await asyncio.sleep(0)
+        assert [each["name"] for each in read_team_config("sub")["members"]] == ["team-lead"]
+        assert await teams.end_member("ann", "stopped by a test")
+        assert not session.list_members()

@@ -230,24 +230,18 @@ class BackendMemberLauncher:
                 format_session_notice("teammate_not_started", name=name, error=error)
             ) from error
         requested = requested or ResourceRequest()
-        for label, value in required.labels.items():
-            if requested.labels.get(label, value) != value:
-                raise AgentRequestRefused(
-                    format_session_notice(
-                        "conflicting_label",
-                        name=name,
-                        kind=kind,
-                        label=label,
-                        value=value,
-                        requested=requested.labels[label],
-                    )
+        for label in requested.find_conflicting_labels(required):
+            raise AgentRequestRefused(
+                format_session_notice(
+                    "conflicting_label",
+                    name=name,
+                    kind=kind,
+                    label=label,
+                    value=required.labels[label],
+                    requested=requested.labels[label],
                 )
-        return ResourceRequest(
-            cpus=required.cpus if requested.cpus is None else requested.cpus,
-            memory=requested.memory or required.memory,
-            gpus=requested.gpus or required.gpus,
-            labels={**requested.labels, **required.labels},
-        )
+            )
+        return requested.add_missing(required)
 
     def _resolve_member_cwd(self, entry: RosterEntry) -> Path:
         """Return its directory, or the project root if its unused worktree was removed while it was idle."""

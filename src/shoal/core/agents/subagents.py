@@ -44,6 +44,22 @@ class ResourceRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
         parts += [f"{self.gpus:g} gpus"] if self.gpus else []
         return ", ".join([*parts, *(f"{name}={value}" for name, value in self.labels.items())])
 
+    def find_conflicting_labels(self, required: ResourceRequest) -> list[str]:
+        """Return the labels for which another value is required."""
+        labels = self.labels
+        return [
+            label for label, value in required.labels.items() if label in labels and labels[label] != value
+        ]
+
+    def add_missing(self, required: ResourceRequest) -> ResourceRequest:
+        """Return this request, and what it does not mention from the required one."""
+        return ResourceRequest(
+            cpus=required.cpus if self.cpus is None else self.cpus,
+            memory=self.memory or required.memory,
+            gpus=self.gpus or required.gpus,
+            labels={**required.labels, **self.labels},
+        )
+
 
 class SpawnRequest(Struct, frozen=True, kw_only=True):
     """Request to start an agent, as called. Unset fields come from the definition or the parent."""

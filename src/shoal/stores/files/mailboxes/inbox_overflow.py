@@ -70,7 +70,9 @@ class InboxOverflow:
     def is_move_interrupted(self) -> bool:
         """True if a process died while it moved mail: the inbox content shows how far it got."""
         status = self._directory.get_entry_stat(self._file)
-        state = _MailOverflowMoveState() if status is None else self._get_state_for_file(status)
+        if status is None or status.st_size == 0:
+            return False
+        state = self._get_state_for_file(status)
         return state.intended != state.moved
 
     def append(self, lines: Sequence[bytes]) -> None:

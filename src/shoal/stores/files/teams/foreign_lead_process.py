@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,11 @@ def find_live_lead_process(home: Path, team: str) -> int | None:
 
 def _is_process_alive(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
+        # A process of another user is alive, too.
+        with suppress(PermissionError):
+            os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:
-        return True
     return True
 
 
