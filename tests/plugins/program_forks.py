@@ -4,6 +4,8 @@ Tests start thousands of programs, and each takes a quarter of a second only to 
 program has the same arguments, environment, directory, descriptors, session and parent as a started one. The
 start itself leaves other traces: imported modules, memory, and the command line in /proc. A test that looks
 at one of these has the mark `fresh_interpreter`.
+
+The guardian of a session of the test process is forked too, and forks the session's fork server.
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ from typing import Any
 
 import pytest
 
-from program_fork_server import ANSWER, CLONE_CALLS, HEADER
+from program_fork_server import ANSWER, CLONE_CALLS, GUARDIAN_OPTIONS, HEADER
 
+SRC = Path(__file__).parents[2] / "src"
+GUARDIAN = (*GUARDIAN_OPTIONS, str(SRC / "shoal" / "backends" / "guardian.py"))
 SERVER_PROGRAM = Path(__file__).with_name("program_fork_server.py")
 FIRST_FORKED = 3
 """A run of one or two programs starts them: importing everything takes longer."""
@@ -41,7 +45,8 @@ OPEN_TERMINAL = ("sh", "-c", 'exec "$@" <"$0"')
 _PIPE_ENDS = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 _execute_child = subprocess.Popen._execute_child  # type: ignore[attr-defined]
 _signature = inspect.signature(_execute_child)
-_programs: set[tuple[str, ...]] = {("-m", "shoal")}
+_programs: set[tuple[str, ...]] = {("-m", "shoal"), GUARDIAN}
+_variables_at_start = dict(os.environ)
 _is_paused = False
 
 
@@ -125,11 +130,23 @@ class _ForkRequest:
         call = self._call
         return (
             self._words[:1] == [sys.executable]
-            and any(tuple(self._words[1 : 1 + len(each)]) == each for each in _programs)
+            and any(self._starts_with(each) for each in _programs)
+            and not (self._starts_with(GUARDIAN) and self._has_own_start_variables)
             and not call["shell"]
             and call["close_fds"]
             and all(call[name] is None for name in ("executable", "preexec_fn", "gid", "gids", "uid"))
             and not any(os.fsdecode(name).startswith("LD_") for name in self._env)
+        )
+
+    def _starts_with(self, words: tuple[str, ...]) -> bool:
+        return tuple(self._words[1 : 1 + len(words)]) == words
+
+    @property
+    def _has_own_start_variables(self) -> bool:
+        """Return True if the test has set variables that the guardian ignores and its copy would not."""
+        variables = dict(self.start_variables)
+        return variables.pop("PYTHONPATH", "").partition(os.pathsep)[0] != str(SRC) or any(
+            _variables_at_start.get(name) != value for name, value in variables.items()
         )
 
     @property
