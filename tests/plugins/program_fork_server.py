@@ -5,8 +5,8 @@ header with descriptors (standard input, output and error, the directory to star
 and a pickled body. The forked process is a child of our parent, as if the parent had started it; it answers
 with its process id when it is in its own session and directory, and then runs as a fresh interpreter would.
 
-A guardian that is forked here forks the fork server of its session in turn, instead of starting an interpreter
-that imports everything again.
+A guardian that is forked here forks the fork server of its session in turn, instead of starting an
+interpreter that imports everything again.
 """
 
 from __future__ import annotations
