@@ -26,8 +26,8 @@ demo: setup-run ## a team repairs a small project, offline, in about 30 seconds
 test: setup-test ## run the tests of every change, in about 7 minutes (ARGS="-k name" for some of them)
 	@$(VENV)/python -m pytest $(PARALLEL) $(ARGS)
 
-test-slow: setup-test ## run the slow tests, and all variations of those that `make test` samples
-	@TEST_SLOW=1 $(VENV)/python -m pytest $(PARALLEL) -m "slow or sampled" $(ARGS)
+test-slow: setup-test ## run the slow tests, and all variations and examples of those that `make test` samples
+	@TEST_SLOW=1 $(VENV)/python -m pytest $(PARALLEL) -m "slow or sampled or hypothesis" $(ARGS)
 
 test-long: setup-test ## run only the tests that take long
 	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) -m exhaustive $(ARGS)

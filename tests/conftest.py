@@ -30,6 +30,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # The tiers first: the other marks import them.
 pytest_plugins = [
     "tier_marks",
+    "example_counts",
     "needs_marks",
     "spec_marks",
     "proof_report",

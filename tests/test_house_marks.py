@@ -216,6 +216,28 @@ def test_a_slow_test_runs_if_it_is_chosen_and_in_a_full_run(suite: Suite, worker
     assert "4 passed, 1 skipped" in slow.stdout
 
 
+@pytest.mark.parametrize(
+    ("arguments", "slow", "count"),
+    [
+        ((), False, 30),
+        (("tests/test_it.py",), False, 100),
+        (("-m", "slow or sampled or hypothesis"), True, 100),
+    ],
+)
+def test_a_property_test_tries_fewer_examples_unless_it_is_chosen_or_slow_tests_run(
+    suite: Suite, arguments: tuple[str, ...], slow: bool, count: int
+):
+    tests = f"""
+        from hypothesis import given, settings, strategies
+
+        @given(strategies.integers())
+        def test_numbers(number):
+            assert settings().max_examples == {count}
+    """
+    plugins = ("-p", "_hypothesis_pytestplugin", "-p", "example_counts")
+    assert "1 passed" in suite.run(tests, *plugins, *arguments, full=False, slow=slow).stdout
+
+
 @pytest.mark.parametrize(("mark", "timeout"), [("exhaustive", 1200), ("timeout(7)", 7)])
 def test_a_long_test_has_more_time_unless_it_has_its_own_limit(suite: Suite, mark: str, timeout: int):
     tests = f"""

@@ -19,6 +19,9 @@ from process_helpers import wait_for_exit, wait_for_exits_in
 from elapsed_times import scale_to_load
 from process_search import find_processes_in, wait_for_processes_in
 
+# The fork server itself is tested here, as it starts for users.
+pytestmark = pytest.mark.fresh_interpreter
+
 HERE = Path(__file__).parent
 OWN_SESSION = "setsid sh -c 'echo up; sleep 999' & sleep 999"
 DAEMON = "(setsid sh -c 'echo up; exec >/dev/null; sleep 999' &) ; exec sleep 999"

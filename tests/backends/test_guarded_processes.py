@@ -17,6 +17,9 @@ from shoal.core.clock import Deadline, SystemClock
 from shoal.core.errors import ProcessError
 from shoal.core.ports import ProcessLaunchSpec
 
+# The guardian itself is tested here, as it starts for users.
+pytestmark = pytest.mark.fresh_interpreter
+
 ENV = {"PATH": os.environ["PATH"]}
 
 

@@ -15,6 +15,9 @@ from process_helpers import wait_for_exit
 
 from elapsed_times import scale_to_load
 
+# The guardian itself is tested here, as it starts for users.
+pytestmark = pytest.mark.fresh_interpreter
+
 LEAD = """
 import asyncio, os, sys
 from pathlib import Path

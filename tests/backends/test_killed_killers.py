@@ -11,6 +11,9 @@ from process_helpers import wait_for_exit
 
 from shoal.backends import guardian
 
+# The guardian itself is tested here, as it starts for users.
+pytestmark = pytest.mark.fresh_interpreter
+
 # It starts a child in a session of its own and a child in its group, and prints all pids.
 _TREE = (
     "sleep 600 & echo $!; setsid sh -c 'sleep 600 & echo $!; echo $$; wait' & echo $!; echo $$; echo ok; wait"

@@ -29,6 +29,9 @@ from shoal.core.teams.member_backends import (
     MemberProcessLaunchSpec,
 )
 
+# The fork server itself is tested here, as it starts for users.
+pytestmark = pytest.mark.fresh_interpreter
+
 ENV = {"PATH": os.environ["PATH"]}
 ENTRY = "forked_entry:main"
 OWN_SESSION = "setsid sh -c 'echo up; sleep 999' & sleep 999"

@@ -129,6 +129,7 @@ async def test_without_network_a_command_cannot_even_reach_localhost(
         server.close()
 
 
+@pytest.mark.fresh_interpreter
 @pytest.mark.needs("bwrap")
 async def test_a_command_sees_only_its_own_processes(
     bubblewrap_harness: SandboxHarness, processes: GuardedProcessLauncher

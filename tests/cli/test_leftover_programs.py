@@ -242,6 +242,7 @@ def test_programs_of_a_live_guardian_are_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("LIM-06")
+@pytest.mark.fresh_interpreter
 def test_a_program_of_a_killed_run_does_not_end_itself_and_its_siblings(tmp_path: Path) -> None:
     """A person may use a shell that a killed run started, such as one in a terminal multiplexer."""
     with subprocess.Popen(["sleep", "60"], env={**os.environ, RECORD_VARIABLE: "1-aa"}) as sibling:

@@ -18,8 +18,13 @@ _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_bas
 
 
 def limit_examples(count: int) -> settings:
-    """Limit the examples to this number, or two hundred times as many in a long run."""
-    return settings(max_examples=count * (200 if IS_LONG_RUN else 1), suppress_health_check=_SLOW)
+    """Limit the examples to this number, to two hundred times as many in a long run, or to a share of it.
+
+    The share is that of the examples of other tests in a quick run.
+    """
+    share = settings().max_examples / settings.get_profile("steady").max_examples
+    limit = count * 200 if IS_LONG_RUN else max(5, round(count * share))
+    return settings(max_examples=limit, suppress_health_check=_SLOW)
 
 
 HOSTILE_VALUES: tuple[Any, ...] = (

@@ -81,6 +81,7 @@ async def test_two_tenants_at_once_have_their_own_keys_homes_and_addresses(
 
 
 @pytest.mark.spec("API-09")
+@pytest.mark.fresh_interpreter
 async def test_a_session_with_its_own_environment_reads_nothing_of_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,9 @@ Run as `python program_fork_server.py SOCKET`, with the number of a connected st
 header with descriptors (standard input, output and error, the directory to start in, and those to pass on),
 and a pickled body. The forked process is a child of our parent, as if the parent had started it; it answers
 with its process id when it is in its own session and directory, and then runs as a fresh interpreter would.
+
+A guardian that is forked here forks the fork server of its session in turn, instead of starting an
+interpreter that imports everything again.
 """
 
 from __future__ import annotations
@@ -52,6 +55,8 @@ THIRD_PARTY = (
     "yaml",
 )
 LEFT_OUT = ("shoal.testing", "shoal.__main__")
+GUARDIAN_OPTIONS = ["-I", "-S", "-E", "-X", "utf8"]
+SESSION_FORK_SERVER = ["-P", "-u", "-X", "utf8", "-m", "shoal.backends.fork_server"]
 
 
 def import_programs() -> None:
@@ -126,7 +131,7 @@ def set_up_process(line: socket.socket, request: dict[str, Any], fds: list[int])
     line.detach()
     with socket.socket(fileno=own) as answer:
         answer.sendall(ANSWER.pack(os.getpid()))
-    open_standard_streams()
+    open_standard_streams(is_buffered=not sys.__stdout__.write_through)
     return request
 
 
@@ -141,9 +146,8 @@ def close_all_but(kept: set[int]) -> None:
                 os.close(int(name))
 
 
-def open_standard_streams() -> None:
+def open_standard_streams(*, is_buffered: bool) -> None:
     """Open sys.stdin, sys.stdout and sys.stderr as a fresh interpreter does."""
-    is_buffered = not sys.__stdout__.write_through
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         old = getattr(sys, f"__{name}__")
         mode = "w" if number else "r"
@@ -165,12 +169,17 @@ def open_standard_streams() -> None:
 
 
 def run_program(arguments: list[str]) -> None:
-    """Run `-m MODULE`, `-c CODE` or a file, with the arguments after it, as the interpreter does."""
+    """Run `-m MODULE`, `-c CODE`, a file or the guardian, with the arguments after it."""
     main = types.ModuleType("__main__")
     main.__builtins__ = __builtins__  # type: ignore[attr-defined]
     sys.modules["__main__"] = main
     sys.orig_argv = [sys.executable, *arguments]
-    if arguments[0] == "-m":
+    if arguments[: len(GUARDIAN_OPTIONS)] == GUARDIAN_OPTIONS:
+        run_guardian(arguments[len(GUARDIAN_OPTIONS) :])
+    elif arguments[: len(SESSION_FORK_SERVER)] == SESSION_FORK_SERVER:
+        sys.argv = arguments[len(SESSION_FORK_SERVER) - 1 :]
+        runpy._run_module_as_main(sys.argv[0])
+    elif arguments[0] == "-m":
         sys.path[0] = str(Path.cwd())
         sys.argv = arguments[1:]
         runpy._run_module_as_main(arguments[1])
@@ -187,6 +196,62 @@ def run_program(arguments: list[str]) -> None:
         sys.argv = list(arguments)
         main.__file__ = arguments[0]
         exec(compile(Path(arguments[0]).read_bytes(), arguments[0], "exec"), vars(main))
+
+
+def run_guardian(arguments: list[str]) -> None:
+    """Run the guardian of a session from the module that is already imported."""
+    from shoal.backends import guardian
+
+    start_program = guardian.spawn_program
+
+    def spawn_program(argv: list[str], cwd: str, env: dict[str, str], fds: list[int]) -> int:
+        options = argv[1 : 1 + len(SESSION_FORK_SERVER)]
+        if argv[0] == sys.executable and options == SESSION_FORK_SERVER and "LD_LIBRARY_PATH" not in env:
+            return fork_session_fork_server(argv, cwd, env, fds)
+        return start_program(argv, cwd, env, fds)
+
+    guardian.spawn_program = spawn_program
+    sys.argv = arguments
+    guardian.main()
+
+
+def fork_session_fork_server(argv: list[str], cwd: str, env: dict[str, str], fds: list[int]) -> int:
+    """Fork a process that does what this command line does. As after a spawn, it is in its own group."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            set_up_session_fork_server(cwd, env, fds, write_end)
+            run_to_end(argv[1:])
+        finally:
+            os._exit(255)
+    os.close(write_end)
+    os.read(read_end, 1)
+    os.close(read_end)
+    return pid
+
+
+def set_up_session_fork_server(cwd: str, env: dict[str, str], fds: list[int], done: int) -> None:
+    from shoal.backends import fork_server
+
+    os.setsid()
+    fork_server.restore_python_signals()
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    for number, fd in enumerate(fds):
+        os.dup2(fd, number)
+    close_all_but({0, 1, 2, done})
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.path[:] = list(dict.fromkeys([*env.get("PYTHONPATH", "").split(os.pathsep), *sys.path]))
+    time.tzset()
+    random.seed()
+    tempfile.tempdir = None
+    open_standard_streams(is_buffered=False)
+    # It runs as the main module, and a fresh interpreter has no other copy of it.
+    del sys.modules["shoal.backends.fork_server"]
+    gc.enable()
+    os.close(done)
 
 
 def run_to_end(arguments: list[str]) -> NoReturn:

@@ -4,6 +4,9 @@ Tests start thousands of programs, and each takes a quarter of a second only to 
 program has the same arguments, environment, directory, descriptors, session and parent as a started one. The
 start itself leaves other traces: imported modules, memory, and the command line in /proc. A test that looks
 at one of these has the mark `fresh_interpreter`.
+
+Forked are `python -m shoal`, the guardian of a session of the test process (which forks the session's fork
+server), code and files of the tests that import Shoal, and what a test names with `fork_program`.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import inspect
 import os
 import pickle
 import platform
+import re
 import select
 import socket
 import subprocess
@@ -26,8 +30,11 @@ from typing import Any
 
 import pytest
 
-from program_fork_server import ANSWER, CLONE_CALLS, HEADER
+from program_fork_server import ANSWER, CLONE_CALLS, GUARDIAN_OPTIONS, HEADER
 
+TESTS = Path(__file__).parents[1]
+SRC = TESTS.parent / "src"
+GUARDIAN = (*GUARDIAN_OPTIONS, str(SRC / "shoal" / "backends" / "guardian.py"))
 SERVER_PROGRAM = Path(__file__).with_name("program_fork_server.py")
 FIRST_FORKED = 3
 """A run of one or two programs starts them: importing everything takes longer."""
@@ -35,13 +42,22 @@ FIRST_FORKED = 3
 START_VARIABLES = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "FAKETIME")
 # Kept here because some tests remove the names that only Linux has.
 DIRECTORY_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
+SHOAL_SCRIPT = f'#!/bin/sh\nexec {sys.executable} -m shoal "$@"\n'
+"""A program file, for what starts one by its path."""
 OPEN_TERMINAL = ("sh", "-c", 'exec "$@" <"$0"')
 """Before a terminal and a program: opened by the first process of a session, it becomes its terminal."""
+
+_IMPORTS_SHOAL = re.compile(r"^\s*(from|import) shoal\b", re.MULTILINE)
+_LOOKS_AT_START = re.compile(
+    r"sys\.(modules|flags|path\b|orig_argv|getsizeof)|maxrss|VmRSS|smaps|statm|tracemalloc|heap|gc\.|cmdline"
+)
+"""What a program reads that a fork does not have, or has more of."""
 
 _PIPE_ENDS = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 _execute_child = subprocess.Popen._execute_child  # type: ignore[attr-defined]
 _signature = inspect.signature(_execute_child)
-_programs: set[tuple[str, ...]] = {("-m", "shoal")}
+_programs: set[tuple[str, ...]] = {("-m", "shoal"), GUARDIAN}
+_variables_at_start = dict(os.environ)
 _is_paused = False
 
 
@@ -112,11 +128,13 @@ class _ForkRequest:
 
     def __init__(self, call: Mapping[str, Any]) -> None:
         self._call = call
-        words = list(call["args"]) if isinstance(call["args"], list | tuple) else []
+        words = [*map(os.fsdecode, call["args"])] if isinstance(call["args"], list | tuple) else []
         self.terminal: Any = ""
         if tuple(words[:3]) == OPEN_TERMINAL:
             self.terminal = words[3]
             words = words[4:]
+        elif words and _is_shoal_script(words[0]):
+            words = [sys.executable, "-m", "shoal", *words[1:]]
         self._words = words
         self._env: Mapping[Any, Any] = os.environ if call["env"] is None else call["env"]
 
@@ -125,11 +143,39 @@ class _ForkRequest:
         call = self._call
         return (
             self._words[:1] == [sys.executable]
-            and any(tuple(self._words[1 : 1 + len(each)]) == each for each in _programs)
+            and (any(self._starts_with(each) for each in _programs) or self._is_program_of_tests)
+            and not (self._starts_with(GUARDIAN) and self._has_own_start_variables)
             and not call["shell"]
             and call["close_fds"]
             and all(call[name] is None for name in ("executable", "preexec_fn", "gid", "gids", "uid"))
             and not any(os.fsdecode(name).startswith("LD_") for name in self._env)
+        )
+
+    def _starts_with(self, words: tuple[str, ...]) -> bool:
+        return tuple(self._words[1 : 1 + len(words)]) == words
+
+    @property
+    def _is_program_of_tests(self) -> bool:
+        """Return True for code and files of the tests that import Shoal and do not look at their start."""
+        if self._words[1:2] == ["-c"]:
+            text = "".join(self._words[2:3])
+        elif self._words[1:] and Path(self._words[1]).is_relative_to(TESTS):
+            text = _read_program(self._words[1])
+        else:
+            return False
+        path = dict(self.start_variables).get("PYTHONPATH", "")
+        return (
+            _IMPORTS_SHOAL.search(text) is not None
+            and _LOOKS_AT_START.search(text) is None
+            and path.partition(os.pathsep)[0] == str(SRC)
+        )
+
+    @property
+    def _has_own_start_variables(self) -> bool:
+        """Return True if the test has set variables that the guardian ignores and its copy would not."""
+        variables = dict(self.start_variables)
+        return variables.pop("PYTHONPATH", "").partition(os.pathsep)[0] != str(SRC) or any(
+            _variables_at_start.get(name) != value for name, value in variables.items()
         )
 
     @property
@@ -140,7 +186,7 @@ class _ForkRequest:
     def fork(self, server: ProgramForkServer) -> int:
         call = self._call
         request = {
-            "arguments": [os.fsdecode(word) for word in self._words[1:]],
+            "arguments": self._words[1:],
             "env": {os.fsdecode(name): os.fsdecode(value) for name, value in self._env.items()},
             "terminal": self.terminal,
             "start_new_session": call["start_new_session"],
@@ -160,6 +206,18 @@ def wait_for_fork_server(env: Mapping[str, str]) -> None:
     """Start the server for programs with this environment, and wait until it has imported everything."""
     call = {"args": (), "env": env}
     assert _get_fork_server(_ForkRequest(call).start_variables).is_ready(60)
+
+
+def _is_shoal_script(word: str) -> bool:
+    path = Path(word)
+    if not path.is_absolute() or not path.is_file() or path.stat().st_size != len(SHOAL_SCRIPT):
+        return False
+    return path.read_bytes() == SHOAL_SCRIPT.encode()
+
+
+@cache
+def _read_program(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")
 
 
 def _get_umask() -> int:

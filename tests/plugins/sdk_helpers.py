@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from program_forks import SHOAL_SCRIPT
 from shoal.testing.servers import MockServer
 
 TIMEOUT = 60.0
@@ -24,7 +25,7 @@ class SdkHarness:
         self.project = directory / "project"
         self.project.mkdir()
         self.cli = directory / "shoal"
-        self.cli.write_text(f'#!/bin/sh\nexec {sys.executable} -m shoal "$@"\n')
+        self.cli.write_text(SHOAL_SCRIPT)
         self.cli.chmod(0o700)
 
     def build_options(self, server: MockServer | None, **more: Any) -> Any:

@@ -1,6 +1,7 @@
 """The marks `slow`, `sampled` and `exhaustive`: tests that `make test` leaves to other targets.
 
-CI also runs `make test-slow`: the slow tests and all variations of the sampled ones.
+CI also runs `make test-slow`: the slow tests, all variations of the sampled ones, and all examples of
+property tests.
 """
 
 from __future__ import annotations
@@ -32,12 +33,21 @@ def has_usual_paths(config: pytest.Config) -> bool:
     return {(config.invocation_params.dir / arg).resolve() for arg in config.args} == usual
 
 
+def is_quick_run(config: pytest.Config) -> bool:
+    """Return True for `make test` without chosen paths or names."""
+    return (
+        has_usual_paths(config)
+        and not config.getoption("keyword")
+        and not is_slow_tier()
+        and not is_full_tier()
+    )
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not is_slow_tier():
         for item in _list_items_beyond_sample(items):
             item.add_marker(pytest.mark.exhaustive)
-    runs_all = has_usual_paths(config) and not config.getoption("keyword")
-    if runs_all and not is_slow_tier() and not is_full_tier():
+    if is_quick_run(config):
         for item in items:
             if item.get_closest_marker("slow") is not None:
                 item.add_marker(pytest.mark.skip(reason=SLOW_REASON))

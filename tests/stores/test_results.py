@@ -36,7 +36,11 @@ HOSTILE = [
 
 
 @pytest.mark.spec("USR-29", "HOM-04")
-@settings(max_examples=1000, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=10 * settings().max_examples,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+)
 @given(name=st.sampled_from(HOSTILE) | st.text(st.characters(exclude_categories=()), max_size=300))
 def test_a_result_with_a_hostile_name_stays_inside_the_directory(tmp_path, name):
     results = FileResultStore(tmp_path / "results")

@@ -14,6 +14,7 @@ from shoal.app.agents import backend_launcher
 from team_scripts import send_message, spawn_member
 
 
+@pytest.mark.fresh_interpreter
 async def test_a_forked_member_imports_no_module_of_ours_that_the_fork_server_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

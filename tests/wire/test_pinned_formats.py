@@ -88,7 +88,6 @@ from shoal.core.teams.team_templates import TeamTemplateProblem, TeamTemplateSou
 from shoal.models.catalogue import LongPromptPriceEntry, ModelCatalogueEntry, _ModelCatalogueData
 from shoal.models.replay_model import RecordedModelExchange
 from shoal.policy.permission_explanation import PermissionExplanation, ShellCommandPartExplanation
-from shoal.surfaces.mcp.mcp_server import TOOLS, TeamMcpServerTools
 from shoal.surfaces.web.board_routes import NewTaskRequestBody, TaskChangeRequestBody
 from shoal.surfaces.web.control_routes import (
     SendMessageRequestBody,
@@ -405,6 +404,9 @@ def _list_tool_inputs() -> dict[str, list[str]]:
 
 
 def _list_mcp_inputs() -> dict[str, list[str]]:
+    # The import takes a second, and every worker collects this module.
+    from shoal.surfaces.mcp.mcp_server import TOOLS, TeamMcpServerTools
+
     return {name: list(signature(getattr(TeamMcpServerTools, name)).parameters)[1:] for name in TOOLS}
 
 
