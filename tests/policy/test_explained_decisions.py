@@ -1,4 +1,4 @@
-"""What a person is told about a decision: its reason, the rule, the parts of a command and the suggestions."""
+"""What a person is told about a decision: reason, rule, parts of the command and suggestions."""
 
 from __future__ import annotations
 

@@ -331,8 +331,8 @@ class RayBackend:
                 await files.store_checkpoint(launch.launch_args, bundle)
             except WorktreeError as error:
                 self._report(
-                    f"The work of {launch.launch_args.name} could not be stored, so its checkout stays on its "
-                    f"machine: {error}"
+                    f"The work of {launch.launch_args.name} could not be stored, so its checkout stays on "
+                    f"its machine: {error}"
                 )
                 orders.send(b'{"stored":false}')
             else:

@@ -13,7 +13,7 @@ _DISPLAY_PAUSE = 0.05
 class HintSchedule:
     """Batches that follow each other without a break have longer and longer pauses between them.
 
-    A notification is a transaction of its own, which costs as much as storing a message.
+    Each notification is a separate transaction, which costs as much as storing a message.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class HintSchedule:
         self._pause = _FIRST_PAUSE
 
     def get_send_time(self, now: float, *, wakes: bool) -> float:
-        """Return when to send a notification; one that wakes nobody may be a little late."""
+        """Return when to send a notification; one that no waiter needs may be a little late."""
         if wakes:
             return self._sent_at + self._pause
         return max(self._sent_at, now) + _DISPLAY_PAUSE
