@@ -19,7 +19,9 @@ from shoal.app.options import Options
 
 SOURCES = Path(shoal.__file__).parent
 FLAG = re.compile(r"(?<![\w-])--[a-zA-Z][\w-]*")
-COMMAND = re.compile(r"\b(?:git|shoal (?:trust|setup|doctor|cluster|worktree)|run shoal doctor)\b[^.;:]*--")
+COMMAND = re.compile(
+    r"\b(?:git|createdb|shoal (?:trust|setup|doctor|cluster|worktree)|run shoal doctor)\b[^.;:]*--"
+)
 OTHER_FLAGS = {
     "app/clusters/cluster_report.py",  # `shoal cluster`
     "app/models/provider_setup.py",  # `shoal setup`

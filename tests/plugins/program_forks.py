@@ -49,7 +49,8 @@ OPEN_TERMINAL = ("sh", "-c", 'exec "$@" <"$0"')
 
 _IMPORTS_SHOAL = re.compile(r"^\s*(from|import) shoal\b", re.MULTILINE)
 _LOOKS_AT_START = re.compile(
-    r"sys\.(modules|flags|path\b|orig_argv|getsizeof)|maxrss|VmRSS|smaps|statm|tracemalloc|heap|gc\.|cmdline"
+    r"sys\.(modules|flags|path\b|orig_argv|getsizeof)|find_spec|maxrss|VmRSS|smaps|statm|tracemalloc|heap|gc\.|"
+    r"cmdline"
 )
 """What a program reads that a fork does not have, or has more of."""
 
@@ -59,6 +60,7 @@ _signature = inspect.signature(_execute_child)
 _programs: set[tuple[str, ...]] = {("-m", "shoal"), GUARDIAN}
 _variables_at_start = dict(os.environ)
 _is_paused = False
+_test_process = os.getpid()
 
 
 def fork_program(*words: str) -> None:
@@ -231,7 +233,8 @@ _counts: dict[tuple[tuple[tuple[str, str], ...], str], int] = {}
 def _execute_or_fork(self: Any, *arguments: Any, **named: Any) -> None:
     call = _signature.bind(self, *arguments, **named).arguments
     request = _ForkRequest(call)
-    if _is_paused or not request.can_be_forked:
+    # The server gives its forks the parent that it has itself.
+    if _is_paused or os.getpid() != _test_process or not request.can_be_forked:
         _execute_child(self, *arguments, **named)
         return
     variables = request.start_variables

@@ -21,7 +21,7 @@ LATER_LINE = b"later\n"
 
 
 @pytest.fixture
-def exported(home: Path) -> Path:
+def exported_run(home: Path) -> Path:
     """A home with an exported run; the transcript was written after the list."""
     files = ExportWriter(home)
     for name in FILES[1:]:
@@ -43,11 +43,11 @@ def list_problems(home: Path) -> str:
     return ""
 
 
-def test_a_complete_export_and_a_run_that_was_never_exported_have_no_problems(exported: Path) -> None:
-    assert list_problems(exported) == ""
-    (exported / RUN / EXPORT_LIST).unlink()
-    (exported / RESULT).unlink()
-    assert list_problems(exported) == ""
+def test_a_complete_export_and_a_run_that_was_never_exported_have_no_problems(exported_run: Path) -> None:
+    assert list_problems(exported_run) == ""
+    (exported_run / RUN / EXPORT_LIST).unlink()
+    (exported_run / RESULT).unlink()
+    assert list_problems(exported_run) == ""
 
 
 @pytest.mark.parametrize("is_resumed", [False, True])
@@ -61,42 +61,42 @@ def test_a_complete_export_and_a_run_that_was_never_exported_have_no_problems(ex
     ],
 )
 def test_a_damaged_file_is_named_unless_a_resumed_session_may_have_changed_it(
-    exported: Path, name: str, damage, problem: str, is_resumed: bool
+    exported_run: Path, name: str, damage, problem: str, is_resumed: bool
 ) -> None:
-    content = (exported / name).read_bytes()
+    content = (exported_run / name).read_bytes()
     if damage is None:
-        (exported / name).unlink()
+        (exported_run / name).unlink()
     else:
-        (exported / name).write_bytes(damage(content))
+        (exported_run / name).write_bytes(damage(content))
     if is_resumed:
-        grown = exported / (JOURNAL if name == TRANSCRIPT else TRANSCRIPT)
+        grown = exported_run / (JOURNAL if name == TRANSCRIPT else TRANSCRIPT)
         grown.write_bytes(grown.read_bytes() + LATER_LINE)
     may_change = name in (ANSWER, LATE, TASK, ARCHIVE)
     expected = problem.format(name=name, size=len(content), short=len(content) - 3)
-    found = list_problems(exported)
+    found = list_problems(exported_run)
     assert (expected in found) is not (is_resumed and may_change)
     assert bool(found) is not (is_resumed and may_change)
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_only_conversations_and_journals_may_have_grown(exported: Path, name: str) -> None:
-    (exported / name).write_bytes((exported / name).read_bytes() + LATER_LINE)
-    assert (list_problems(exported) == "") is (name in (TRANSCRIPT, JOURNAL))
+def test_only_conversations_and_journals_may_have_grown(exported_run: Path, name: str) -> None:
+    (exported_run / name).write_bytes((exported_run / name).read_bytes() + LATER_LINE)
+    assert (list_problems(exported_run) == "") is (name in (TRANSCRIPT, JOURNAL))
 
 
-def test_all_problems_are_named_at_once(exported: Path) -> None:
+def test_all_problems_are_named_at_once(exported_run: Path) -> None:
     for name in (RESULT, TASK):
-        (exported / name).unlink()
+        (exported_run / name).unlink()
     problems = f"{RESULT} is missing; {TASK} is missing. Export the session again."
     with pytest.raises(StateFileError, match="so nothing was imported") as error:
-        check_exported_files(exported, SESSION)
+        check_exported_files(exported_run, SESSION)
     assert problems in str(error.value)
-    assert error.value.path == exported / RUN / EXPORT_LIST
+    assert error.value.path == exported_run / RUN / EXPORT_LIST
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b'{"files": {"a": 1}}', b"\xff"])
-def test_a_damaged_list_is_reported_with_its_path(exported: Path, content: bytes) -> None:
-    (exported / RUN / EXPORT_LIST).write_bytes(content)
+def test_a_damaged_list_is_reported_with_its_path(exported_run: Path, content: bytes) -> None:
+    (exported_run / RUN / EXPORT_LIST).write_bytes(content)
     with pytest.raises(StateFileError, match="The list of exported files") as error:
-        check_exported_files(exported, SESSION)
-    assert error.value.path == exported / RUN / EXPORT_LIST
+        check_exported_files(exported_run, SESSION)
+    assert error.value.path == exported_run / RUN / EXPORT_LIST
