@@ -32,6 +32,7 @@ PROGRAMS = {
     "strace": "strace",
     "postgres": "postgresql",
     "pgbouncer": "pgbouncer",
+    "redis-check-rdb": "redis-tools",
 }
 # Directories below / of programs that Debian does not put on the path of every user.
 PROGRAM_DIRECTORIES = ("usr/lib/postgresql/*/bin", "usr/sbin")

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -33,7 +37,7 @@ from cluster_helpers import (
 from agent_scripts import call_tool
 from elapsed_times import scale_to_load
 from git_servers import run_git_daemon
-from ray_machines import LEAD_KEY, RayMachines
+from ray_machines import LEAD_KEY, RayMachines, find_free_port
 from server_scripts import find_speaker, join_conversation, list_requests_of, run_provider
 from shoal.backends.ray_probe import read_cluster_id
 from shoal.core.conversation.messages import ToolUseBlock
@@ -227,15 +231,43 @@ async def test_members_work_without_a_head_and_are_placed_again_by_the_next_one(
     machines.head.wait_until_started()
 
 
+@contextmanager
+def keep_in_directory(directory: Path) -> Iterator[dict[str, str]]:
+    """Yield the variables of a head that stores its machines in a directory."""
+    yield {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(directory / "stored")}
+
+
+@contextmanager
+def keep_in_redis(directory: Path) -> Iterator[dict[str, str]]:
+    """Yield the variables of a head that stores its machines in a Redis server."""
+    port = find_free_port()
+    settings = {"port": port, "bind": "127.0.0.1", "appendonly": "yes", "dir": directory}
+    words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+    # The same program, in a package of Debian that does not start a server when it is installed.
+    program = shutil.which("redis-check-rdb")
+    with subprocess.Popen(["redis-server", *words], executable=program, stdout=subprocess.DEVNULL) as redis:
+        try:
+            yield {"RAY_REDIS_ADDRESS": f"127.0.0.1:{port}"}
+        finally:
+            redis.kill()
+
+
+@pytest.mark.parametrize(
+    "keep_machines",
+    [keep_in_directory, pytest.param(keep_in_redis, marks=pytest.mark.needs("redis-check-rdb"))],
+)
 async def test_a_head_that_stores_its_machines_is_replaced_without_a_restart_of_members(
-    tmp_path: Path, cluster_database: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    cluster_database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    keep_machines: Callable[[Path], AbstractContextManager[dict[str, str]]],
 ) -> None:
-    with TemporaryDirectory(prefix="r-", dir="/tmp") as directory:
+    with (
+        TemporaryDirectory(prefix="r-", dir="/tmp") as directory,
+        keep_machines(Path(directory)) as variables,
+    ):
         machines = RayMachines(Path(directory), 1)
-        machines.head.variables |= {
-            "RAY_gcs_storage": "rocksdb",
-            "RAY_gcs_storage_path": f"{directory}/stored",
-        }
+        machines.head.variables |= variables
         try:
             machines.start()
             async with run_provider(
