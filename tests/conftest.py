@@ -50,15 +50,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 SRC = Path(__file__).parents[1] / "src"
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Return the number of workers for `-n auto`.
-
-    Most tests wait for other processes half of their time. Long tests do not, and some of them measure time.
-    """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores if os.environ.get("TEST_ALL") else 2 * cores
-
-
 # As in `shoal` itself: with Python's thresholds, looking for garbage takes a fifth of the time of tests.
 gc.set_threshold(50_000, 20, 100)
 

@@ -15,6 +15,7 @@ from textwrap import dedent
 import pytest
 
 import spec_table
+from tier_marks import count_processors
 
 ROOT = Path(__file__).parents[1]
 INI = """
@@ -345,3 +346,26 @@ def test_the_proof_has_a_figure_for_every_rule_that_states_a_size():
     assert {"USR-01", "USR-03", "USR-04", "USR-12", "USR-15", "USR-25", "USR-29"} < sized
     assert not sized & {"USR-07", "USR-09", "USR-21", "USR-26"}
     assert sized - find_measured_rules(ROOT / "tests") == set()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_at_most_as_many_long_tests_as_processors_run_at_once(suite: Suite) -> None:
+    processors = count_processors()
+    tests = f"""
+        import os, time
+        from pathlib import Path
+        running = Path({str(suite.root)!r}, "running")
+        @pytest.mark.exhaustive
+        @pytest.mark.parametrize("number", range({3 * processors}))
+        def test_long(number):
+            running.mkdir(exist_ok=True)
+            (running / str(os.getpid())).touch()
+            deadline = time.monotonic() + 0.3
+            while time.monotonic() < deadline:
+                assert len(list(running.iterdir())) <= {processors}
+            (running / str(os.getpid())).unlink()
+    """
+    ran = suite.run(tests, "-n", str(2 * processors), "--dist", "load")
+    assert ran.returncode == 0, ran.stdout
+    assert f"{3 * processors} passed" in ran.stdout

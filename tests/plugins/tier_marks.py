@@ -6,8 +6,11 @@ property tests.
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +61,43 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(EXHAUSTIVE_SECONDS))
         if not is_full_tier():
             item.add_marker(pytest.mark.skip(reason=SKIP_REASON))
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of workers for `-n auto`: most tests wait for other processes half of their time."""
+    return 2 * count_processors()
+
+
+# First, because the time limit of a test begins in this hook, too.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Run as many long tests at once as there are processors, however many workers there are."""
+    is_long = is_full_tier() and item.get_closest_marker("exhaustive") is not None
+    if not is_long or not hasattr(item.config, "workerinput"):
+        return (yield)
+    with _hold_processor(Path(item.config.option.basetemp).parent):
+        return (yield)
+
+
+@contextmanager
+def _hold_processor(directory: Path) -> Iterator[None]:
+    """Lock one of as many files as there are processors; if all are locked, wait for the last one."""
+    for number in range(count_processors()):
+        fd = os.open(directory / f"processor-{number}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            is_last = number == count_processors() - 1
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | (0 if is_last else fcntl.LOCK_NB))
+            except BlockingIOError:
+                continue
+            yield
+            return
+        finally:
+            os.close(fd)
+
+
+def count_processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _list_items_beyond_sample(items: list[pytest.Item]) -> Iterator[pytest.Item]:
