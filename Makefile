@@ -23,7 +23,7 @@ help: ## list the targets
 demo: setup-run ## a team repairs a small project, offline, in about 30 seconds
 	@$(VENV)/shoal demo $(ARGS)
 
-test: setup-test ## run the tests of every change, in about 7 minutes (ARGS="-k name" for some of them)
+test: setup-test ## run the tests of every change, in 5 to 7 minutes (ARGS="-k name" for some of them)
 	@$(VENV)/python -m pytest $(PARALLEL) $(ARGS)
 
 test-slow: setup-test ## run the slow tests, and all variations and examples of those that `make test` samples
