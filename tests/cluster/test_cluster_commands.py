@@ -221,6 +221,10 @@ def read_settings_with_patience(machines: RayMachines) -> dict[str, object]:
     return dict(settings)
 
 
+async def test_the_head_prints_the_command_that_joins_it(machines: RayMachines) -> None:
+    assert f"shoal cluster join {machines.address}\n" in machines.head.read_output()
+
+
 @pytest.mark.needs("git", "rg", "bwrap")
 async def test_the_doctor_names_what_each_machine_lacks_and_what_to_type(
     tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch

@@ -132,8 +132,9 @@ def run_head(*, port: int, host: str | None, labels: tuple[str, ...], **offered:
         node = RayNode(spec, processes, _create_clock())
         try:
             await node.start()
-            click.echo(
-                f"The head is running. On each of the other machines, run: shoal cluster join HOST:{port}"
+            place = f"{node.find_address() or 'HOST'}:{port}"
+            _report_at_once(
+                f"The head is running. On each of the other machines, run: shoal cluster join {place}"
             )
             await node.wait()
             click.echo("The head has stopped.", err=True)
