@@ -26,6 +26,7 @@ REASONS = {
     "app/settings/settings.py": f"when `environ` {_LIBRARY}",
     "policy/hooks/hook_process.py": "a file in memory on Linux; elsewhere removed before anyone can open it",
     "workspaces/project_transfer.py": "on a machine of a cluster, whose process has one user",
+    "stores/postgres/database_errors.py": "names the password file of the process, which asyncpg reads",
     "app/session/ray_member_main.py": "the process of one teammate, started with its user's environment",
     "app/session/warmup.py": "the server that forks teammates; it runs no session of a user",
     "backends/fork_server.py": "sets the environment of a teammate's process",

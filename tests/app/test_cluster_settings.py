@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from shoal.app.agents.backend_launcher import add_model_choice, remove_secret_variables
+from shoal.app.agents.backend_launcher import (
+    add_model_choice,
+    add_restrictions,
+    remove_secret_variables,
+)
 from shoal.app.settings.settings import load_settings
 
 
@@ -72,3 +76,31 @@ def test_what_names_of_models_mean_on_the_machine_of_the_lead_is_sent(
 
 def test_settings_without_a_choice_of_models_are_sent_as_they_are(tmp_path: Path) -> None:
     assert add_model_choice(None, load_settings(cwd=tmp_path)) is None
+
+
+def test_what_the_files_of_the_lead_forbid_or_ask_holds_on_another_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    own = {"deny": ["Bash(rm:*)", "Read(/keys/**)"], "ask": ["WebFetch"], "allow": ["Bash(make:*)"]}
+    (home / "settings.json").write_text(json.dumps({"permissions": own}))
+    monkeypatch.setenv("SHOAL_HOME", str(home))
+    given = {"permissions": {"deny": ["Bash(dd:*)"], "defaultMode": "acceptEdits"}}
+    sent = add_restrictions(json.dumps(given), load_settings(cwd=tmp_path, given=json.dumps(given)))
+    monkeypatch.setenv("SHOAL_HOME", str(tmp_path / "other"))
+    there = load_settings(cwd=tmp_path, given=sent)
+    rules = there.permissions.rules
+    assert {str(rule) for rule in rules.deny} == {
+        "Bash(dd:*)",
+        "Bash(rm:*)",
+        "Read(/keys/**)",
+        f"Read(/{home}/keys/**)",
+    }
+    assert [str(rule) for rule in rules.ask] == ["WebFetch"]
+    assert not rules.allow
+    assert there.permissions.entries.default_mode == "acceptEdits"
+
+
+def test_settings_without_restrictions_are_sent_as_they_are(tmp_path: Path) -> None:
+    assert add_restrictions(None, load_settings(cwd=tmp_path)) is None

@@ -18,6 +18,7 @@ from shoal.app.run_access.run_handle import (
     send_control_command,
     watch_run_events,
 )
+from shoal.app.run_access.run_termination import stop_or_kill_run
 from shoal.core.agents.identity import AgentIdentity
 from shoal.core.clock import SystemClock
 from shoal.core.errors import AgentRequestRefused, RunUnresponsive, ShoalError, StateFileError
@@ -283,3 +284,11 @@ def test_a_run_in_a_database_is_controlled_only_from_its_machine_and_home(
     with pytest.raises(StateFileError, match=problem) as error:
         run.check_controllable()
     assert error.value.path == run.directory
+
+
+async def test_a_run_on_another_machine_is_not_waited_for_when_it_is_to_be_stopped(tmp_path: Path) -> None:
+    holder = RunHolder(host="there", pid=7, is_local=False)
+    run = RunHandle(session=ONE, home=tmp_path, copies=CopiedRuns(tmp_path, holder))
+    async with asyncio.timeout(5):  # less than the time in which a run may end on its own
+        with pytest.raises(StateFileError, match="on the machine there, in process 7"):
+            await stop_or_kill_run(run)

@@ -512,3 +512,9 @@ def test_a_project_can_lower_the_limits(settings_files: SettingsFiles):
 def test_a_project_cannot_disable_the_preview_by_default(settings_files: SettingsFiles):
     settings_files.write(project={"shoal": {"fan_out_preview": None, "max_concurrent": 21}})
     assert (settings_files.load().own.fan_out_preview, settings_files.load().own.max_concurrent) == (8, 20)
+
+
+def test_an_unknown_key_of_the_cluster_is_reported(tmp_path: Path) -> None:
+    settings = load_settings(cwd=tmp_path, given='{"shoal": {"cluster": {"addr": "192.0.2.10:6379"}}}')
+    (warning,) = settings.findings.warnings
+    assert "shoal.cluster.addr is not a setting and is ignored. Did you mean address?" in warning

@@ -12,8 +12,9 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -32,7 +33,8 @@ from cluster_helpers import (
 import shoal
 from agent_scripts import call_tool
 from elapsed_times import scale_to_load
-from ray_machines import RayMachines
+from network_namespaces import explain_no_namespaces
+from ray_machines import RayMachine, RayMachines
 from server_scripts import run_provider
 from shoal.backends.guardian import collect_descendant_pids, read_process_tree
 from shoal.backends.program_directory import remove_abandoned_directories
@@ -219,6 +221,47 @@ def read_settings_with_patience(machines: RayMachines) -> dict[str, object]:
     settings: dict[str, dict[str, object]] = json.loads(machines.build_settings())
     settings["shoal"]["question_patience"] = PATIENCE
     return dict(settings)
+
+
+async def test_the_head_prints_the_command_that_joins_it(machines: RayMachines) -> None:
+    assert f"shoal cluster join {machines.address}\n" in machines.head.read_output()
+
+
+@pytest.mark.needs("ip")
+def test_a_head_is_found_by_its_name_in_the_hosts_file_if_no_name_server_answers(tmp_path: Path) -> None:
+    if reason := explain_no_namespaces():
+        pytest.skip(reason)
+    (tmp_path / "hosts").write_text("127.0.0.1 localhost\n192.0.2.10 head-of-the-cluster\n")
+    (tmp_path / "resolv.conf").write_text("nameserver 192.0.2.10\n")
+    script = (
+        "ip link set lo up; ip addr add 192.0.2.10/24 dev lo; "
+        "mount --bind $0/hosts /etc/hosts; mount --bind $0/resolv.conf /etc/resolv.conf; "
+        'exec "$@"'
+    )
+    with TemporaryDirectory(prefix="r-", dir="/tmp") as directory, ExitStack() as stack:
+        head = RayMachine(
+            Path(directory),
+            ("head", "--host", "192.0.2.10", "--cpus", "0"),
+            started="The head is running",
+            prefix=("unshare", "--net", "--mount", "sh", "-c", script, str(tmp_path)),
+        )
+        head.start()
+        stack.callback(head.stop)
+        head.wait_until_started()
+        inside = ("nsenter", "--target", str(head.raylet_pid), "--net", "--mount")
+        silent_server = "import socket, time; s = socket.socket(type=2); s.bind(('', 53)); time.sleep(600)"
+        server = stack.enter_context(subprocess.Popen([*inside, sys.executable, "-c", silent_server]))
+        stack.callback(server.kill)
+        status = ("cluster", "status", "--address", "head-of-the-cluster:6379")
+        found = subprocess.run(
+            [*inside, sys.executable, "-m", "shoal", *status],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE + 30,
+            check=False,
+        )
+    assert "192.0.2.10 (head)  alive" in found.stdout, found.stderr
 
 
 @pytest.mark.needs("git", "rg", "bwrap")

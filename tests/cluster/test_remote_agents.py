@@ -23,6 +23,7 @@ from ray_machines import RayMachines
 from server_scripts import join_text, run_provider
 from shoal.core.events import AgentEnded, AgentStarted, Event, NoteAdded, ToolFinished, ToolOutputReturned
 from shoal.testing.mock_replies import ReplyLike, RequestBody
+from team_scripts import get_home
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.needs("ray", "postgres", "asyncpg")]
 JOB = "This is the far job."
@@ -125,6 +126,28 @@ async def test_an_agent_runs_where_its_resources_are_and_reports_through_the_que
     assert (project / "notes.txt").read_text() == "by the lead\n"
     assert "All is done." in Path(ended.completion.output).read_text()
     await assert_no_member_process_is_left(machines)
+
+
+async def test_what_the_settings_of_the_lead_forbid_is_forbidden_on_other_machines(
+    tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = create_project(tmp_path)
+    (get_home() / "settings.json").write_text('{"permissions": {"deny": ["Bash(touch:*)"]}}')
+    minds = Minds(
+        [start_far_agent(), "It runs.", "Heard."],
+        [call_tool("Bash", "b", command=f"touch {tmp_path}/made"), "It is forbidden."],
+    )
+    async with run_provider(monkeypatch, lead=[minds.reply]) as server:
+        machines.use_provider(server.url)
+        settings = machines.build_settings(files="git")
+        async with open_cluster_session(project, machines, cluster_database, settings=settings) as session:
+            seen = Seen(session)
+            await run_turns(session)
+        (ended,) = seen.list_events(AgentEnded)
+        assert ended.completion.text == "It is forbidden."
+        far = [each.body for each in server.requests if JOB in str(each.body["messages"][0])]
+        assert "the rule Bash(touch:*) (--settings:1) forbids it" in str(far[-1]["messages"][-1])
+    assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.spec("ISO-04", "BCK-07")

@@ -87,10 +87,13 @@ class RayMachine:
     def wait_until_started(self) -> None:
         assert self._process is not None
         deadline = time.monotonic() + START_SECONDS
-        while self._started not in (text := (self._directory / "output").read_text()):
+        while self._started not in (text := self.read_output()):
             assert self._process.poll() is None, text
             assert time.monotonic() < deadline, text
             time.sleep(0.1)
+
+    def read_output(self) -> str:
+        return (self._directory / "output").read_text()
 
     def kill(self) -> None:
         """Kill every process of the machine at once, as if it lost power."""

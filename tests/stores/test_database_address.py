@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from click.testing import CliRunner
 
@@ -80,3 +84,36 @@ def test_an_address_is_shown_without_any_part_of_its_password(address, shown):
     from shoal.stores.postgres.database_address import hide_password
 
     assert hide_password(address) == shown
+
+
+@pytest.mark.parametrize(
+    ("mode", "advice"), [(0o640, "Run: chmod 600 "), (0o600, "the password are correct.")]
+)
+def test_a_password_file_that_others_can_read_is_named_as_the_cause(tmp_path, monkeypatch, mode, advice):
+    import asyncpg
+
+    from shoal.stores.postgres.database_errors import build_unreachable_error
+
+    passwords = tmp_path / "passwords"
+    passwords.write_text("*:*:*:ann:secret\n")
+    passwords.chmod(mode)
+    monkeypatch.setenv("PGPASSFILE", str(passwords))
+    text = str(build_unreachable_error("postgresql://ann@h/x", asyncpg.InvalidPasswordError("no")))
+    assert advice in text
+    assert (str(passwords) in text) == (mode == 0o640)
+
+
+def test_a_password_file_that_others_can_read_causes_no_warning_of_python(tmp_path):
+    passwords = tmp_path / "passwords"
+    passwords.write_text("*:*:*:ann:secret\n")
+    passwords.chmod(0o644)
+    ran = subprocess.run(
+        [sys.executable, "-m", "shoal", "store", "status", "--store", "postgresql://ann@127.0.0.1:1/x"],
+        env={**os.environ, "PGPASSFILE": str(passwords), "SHOAL_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("shoal: Cannot reach the store")
+    assert len(ran.stderr.splitlines()) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -25,6 +26,7 @@ DEFAULT_PORT = 6379
 START_TIMEOUT = 60.0
 STOP_GRACE = 4.0
 _RETRY_PAUSE = 1.0
+_NODE_ADDRESS = re.compile(r"Local node IP: (\S+)")
 
 
 class RayNodeSpec(Struct, frozen=True, kw_only=True):
@@ -109,6 +111,11 @@ class RayNode:
             with suppress(ProcessError):
                 await self._process.stop(grace=self.stop_grace)
         await asyncio.to_thread(self._directory.remove)
+
+    def find_address(self) -> str:
+        """Return the address that Ray gave this machine; empty if its output does not name it."""
+        found = _NODE_ADDRESS.search(self._directory.read_output())
+        return found[1] if found else ""
 
     def read_last_output(self) -> str:
         return self._directory.read_last_output()

@@ -30,6 +30,7 @@ CONNECT_TIMEOUT = 5.0
 def read_cluster_id(address: str) -> str:
     """Return the id of the cluster at an address; empty if no head answers."""
     try:
+        _require_head(address)
         return str(_run_probe("id", address, timeout=20.0)["id"])
     except ProcessError:
         return ""
@@ -53,6 +54,14 @@ def _require_head(address: str) -> None:
         raise ProcessError(
             format_backend_notice("no_head", address=address, error=error, port=port or "PORT")
         ) from error
+
+
+def require_local_node(address: str) -> None:
+    """Raise `ProcessError` at once if no Ray runs on this machine: Ray would wait for a minute."""
+    services: Any = importlib.import_module("ray._private.services")
+    find_node_ids = getattr(services, "find_node_ids", None)  # older versions of Ray do not have it
+    if find_node_ids is not None and not find_node_ids():
+        raise ProcessError(format_backend_notice("not_in_cluster", address=address))
 
 
 def _run_probe(*arguments: str, timeout: float) -> dict[str, Any]:
@@ -95,6 +104,7 @@ def _answer(arguments: list[str]) -> dict[str, Any]:
         case ["id", address]:
             return {"id": _read_id(address)}
         case ["nodes", address, *rest]:
+            require_local_node(address)
             connect_driver(address)
             return {"nodes": _list_nodes(*rest)}
         case _:

@@ -17,6 +17,9 @@ RAY_ENVIRONMENT = {
     # Members have the priority of the program that joined the machine. With Ray's own setting, any other
     # load keeps them from answering in time.
     "RAY_worker_niceness": "0",
+    # The system's own resolver. gRPC's asks the name servers for names that are in /etc/hosts too, and waits
+    # for a minute if they do not answer.
+    "GRPC_DNS_RESOLVER": "native",
 }
 RAY_NAMESPACE = "shoal"
 INSTALL_RAY = "pip install 'shoal[ray,postgres]'"

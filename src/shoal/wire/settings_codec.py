@@ -506,6 +506,7 @@ _NESTED_SECTIONS = (
     ("sandbox", SandboxSettings),
     ("agent_limits", AgentLimitSettings),
     ("telemetry", TelemetrySettings),
+    ("cluster", ClusterSettings),
 )
 _MAX_REPORTED = 20
 """Maximum number of unknown keys reported: matching thousands would take minutes, and nobody reads that

@@ -331,7 +331,8 @@ class BackendMemberLauncher:
     def _select_inherited_options(self, backend: BackendType) -> Options:
         """Return the options for a member's session; another machine gets only requested secrets.
 
-        The environment and the files of the lead, which it does not have, must not change the model.
+        The environment and the files of the lead, which it does not have, must not change the model, and what
+        these files forbid stays forbidden.
         """
         options, settings = self._runtime.options, self._runtime.settings
         if backend != "ray":
@@ -349,7 +350,7 @@ class BackendMemberLauncher:
         return replace(
             options,
             model=settings.models.main if options.model is None else options.model,
-            settings=add_model_choice(shown, settings),
+            settings=add_restrictions(add_model_choice(shown, settings), settings),
         )
 
     def _build_bootstrap(
@@ -623,3 +624,18 @@ def choose_backend_type(settings: Settings, *, attended: bool, foreign: bool) ->
     if mode == "auto":
         return "tmux" if attended and environ.get("TMUX") else "in-process"
     return "in-process" if mode == "in-process" else "process"
+
+
+def add_restrictions(document: str | None, settings: Settings) -> str | None:
+    """Add to settings of the command line the lead's rules that forbid or ask, from all its files.
+
+    Allow rules are not added: each machine's own settings decide what needs no question there.
+    """
+    rules = settings.permissions.rules
+    found = {"deny": [str(rule) for rule in rules.deny], "ask": [str(rule) for rule in rules.ask]}
+    if not any(found.values()):
+        return document
+    shown = json.loads(document or "{}")
+    given = shown.get("permissions", {})
+    added = {kind: list(dict.fromkeys([*given.get(kind, ()), *texts])) for kind, texts in found.items()}
+    return json.dumps({**shown, "permissions": {**given, **added}})

@@ -101,6 +101,12 @@ class RunHandle(Struct, frozen=True, kw_only=True):
         holder = self.copies.find_holder(self.session)
         return holder.pid if holder is not None and holder.is_local else None
 
+    @property
+    def is_on_other_machine(self) -> bool:
+        """True if a process of another machine works on the run."""
+        holder = None if self.copies is None else self.copies.find_holder(self.session)
+        return holder is not None and not holder.is_local
+
     def refresh(self) -> None:
         """Bring the copy of a journal in a database up to date."""
         if self.copies is not None:

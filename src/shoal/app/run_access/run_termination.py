@@ -22,7 +22,7 @@ async def stop_or_kill_run(run: RunHandle) -> None:
     try:
         await send_control_command(run, StopRunControlCommand())
     except StateFileError as error:
-        if not run.is_live:
+        if not run.is_live or run.is_on_other_machine:
             raise
         # A run without a socket is about to open it, or has closed it and is ending.
         if not isinstance(error, RunUnresponsive) and await _wait_until_gone(run):

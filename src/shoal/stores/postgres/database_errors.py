@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import warnings
 from pathlib import Path
 
 import asyncpg
 
 from shoal.core.errors import StateFileError
+
+# asyncpg's own words about a file with passwords that it does not use; the error of Shoal says it.
+warnings.filterwarnings("ignore", message="password file ", category=UserWarning, module="asyncpg")
 
 LOST_CONNECTION_ERRORS: tuple[type[BaseException], ...] = (
     asyncpg.PostgresConnectionError,
@@ -25,6 +31,9 @@ REPEATABLE_ERRORS: tuple[type[BaseException], ...] = (
     asyncpg.DeadlockDetectedError,
 )
 """The server rolled back the transaction: it is retried at once."""
+_CHECK_ADDRESS = (
+    "Check that the server is running, and that the address, the user and the password are correct."
+)
 
 
 class StoreLeaseLost(StateFileError):
@@ -45,11 +54,23 @@ def build_unreachable_error(address: str, error: BaseException, *, seconds: floa
     reason = str(error).strip() or (
         "it does not answer" if isinstance(error, TimeoutError) else type(error).__name__
     )
+    advice = _explain_ignored_password_file() if isinstance(error, asyncpg.InvalidPasswordError) else ""
     return StateFileError(
-        f"Cannot reach the store {address}{waited}: {reason.rstrip('.')}. Check that the server is "
-        "running, and that the address, the user and the password are correct.",
+        f"Cannot reach the store {address}{waited}: {reason.rstrip('.')}. {advice or _CHECK_ADDRESS}",
         path=Path(),
     )
+
+
+def _explain_ignored_password_file() -> str:
+    """Return why the file with the passwords is not used, and the fix; empty if it is used or missing."""
+    path = Path(os.environ.get("PGPASSFILE") or Path("~/.pgpass").expanduser())
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return ""
+    if not mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return ""
+    return f"{path} is not used, because other users can access it. Run: chmod 600 {path}"
 
 
 def describe_refusal(address: str, error: asyncpg.PostgresError) -> StateFileError:

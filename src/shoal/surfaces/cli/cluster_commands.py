@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -28,6 +29,10 @@ A head, two more nodes and a database run on this machine. In another terminal, 
   shoal cluster status --address {address}
 
 Press Ctrl-C to stop everything and delete the database."""
+
+_WORD = r"[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?"
+_LABEL_WORD = re.compile(_WORD, re.ASCII)
+_LABEL_NAME = re.compile(rf"(?:[\w.-]+/)?{_WORD}", re.ASCII)
 
 address_option = click.option("--address", metavar="HOST:PORT", help="Address of the cluster head.")
 host_option = click.option(
@@ -132,8 +137,9 @@ def run_head(*, port: int, host: str | None, labels: tuple[str, ...], **offered:
         node = RayNode(spec, processes, _create_clock())
         try:
             await node.start()
-            click.echo(
-                f"The head is running. On each of the other machines, run: shoal cluster join HOST:{port}"
+            place = f"{node.find_address() or 'HOST'}:{port}"
+            _report_at_once(
+                f"The head is running. On each of the other machines, run: shoal cluster join {place}"
             )
             await node.wait()
             click.echo("The head has stopped.", err=True)
@@ -226,9 +232,12 @@ def _parse_offer(*, cpus: float | None, gpus: float | None, memory: str | None) 
 def _parse_labels(labels: tuple[str, ...]) -> dict[str, str]:
     parsed: dict[str, str] = {}
     for label in labels:
-        name, separator, value = label.partition("=")
-        if not name or not separator or not value or "," in label:
-            raise click.UsageError(f"{label!r} is not a valid label. Use NAME=VALUE, without commas.")
+        name, _, value = label.partition("=")
+        if not (_LABEL_NAME.fullmatch(name) and _LABEL_WORD.fullmatch(value)):
+            raise click.UsageError(
+                f"{label!r} is not a valid label. Use NAME=VALUE. Both begin and end with a letter or a "
+                "digit and have at most 63 letters, digits, dots, dashes and underscores."
+            )
         parsed[name] = value
     return parsed
 

@@ -1,0 +1,18 @@
+"""Flags of `shoal cluster` that Ray would refuse."""
+
+from __future__ import annotations
+
+import pytest
+from shoal_process import ShoalProgram
+
+
+@pytest.mark.parametrize(
+    "label", ["disk", "disk=", "=fast", "di sk=fast", "disk=fa st", "disk=a,b", "disk=-a"]
+)
+@pytest.mark.parametrize("command", [("head",), ("join", "127.0.0.1:1")])
+async def test_a_label_that_ray_would_refuse_is_refused_at_once(
+    shoal: ShoalProgram, command: tuple[str, ...], label: str
+) -> None:
+    ran = await shoal("cluster", *command, "--label", label)
+    assert ran.code == 2
+    assert f"{label!r} is not a valid label. Use NAME=VALUE." in ran.err
