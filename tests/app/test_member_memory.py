@@ -55,7 +55,7 @@ pytestmark = pytest.mark.needs("postgres", "asyncpg")
 CLOCK = SystemClock()
 TEAM = TeamName("crew")
 PATIENCE = 60
-COUNT, OTHERS = 4, 50
+COUNT, OTHERS = 8, 50
 ROLE = " ".join(["This instruction is long."] * 100)
 
 

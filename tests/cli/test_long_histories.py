@@ -77,7 +77,7 @@ def test_watch_shows_the_end_of_a_long_run_and_all_of_it_on_request(tmp_path: Pa
 
 @pytest.mark.slow
 def test_a_first_reading_of_a_long_journal_reports_its_progress(tmp_path: Path) -> None:
-    large = write_large_home(tmp_path, tasks=400, journal_size=24 << 20)
+    large = write_large_home(tmp_path, tasks=400, journal_size=72 << 20)
     first = run_program(large, "frames")
     assert f"Reading the journal of session {SESSION[:8]} (needed only once): " in first.err
 

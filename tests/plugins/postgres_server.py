@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -236,6 +237,15 @@ def get_clean_database() -> str:
     get_shared_client(address).close()
     get_shared_server().execute(_EMPTY_TABLES, database="shoal")
     return address
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Close the connections of the test: without its server, they would be opened again for minutes."""
+    module = sys.modules.get("shoal.stores.postgres.database_client")
+    if module is not None:
+        while module._SHARED_CLIENTS:
+            module._SHARED_CLIENTS.popitem()[1].close()
 
 
 @pytest.fixture

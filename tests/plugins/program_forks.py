@@ -49,7 +49,7 @@ OPEN_TERMINAL = ("sh", "-c", 'exec "$@" <"$0"')
 
 _IMPORTS_SHOAL = re.compile(r"^\s*(from|import) shoal\b", re.MULTILINE)
 _LOOKS_AT_START = re.compile(
-    r"sys\.(modules|flags|path\b|orig_argv|getsizeof)|find_spec|maxrss|VmRSS|smaps|statm|tracemalloc|heap|gc\.|"
+    r"sys\.(modules|flags|path\b|orig_argv|getsizeof)|find_spec|maxrss|VmRSS|VmHWM|smaps|statm|tracemalloc|heap|gc\.|"
     r"cmdline"
 )
 """What a program reads that a fork does not have, or has more of."""
