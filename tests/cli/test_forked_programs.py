@@ -7,11 +7,13 @@ import json
 import os
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import program_fork_server
 import program_forks
 from cli_live.pty_terminal import PtyTerminal, build_environment
 
@@ -147,6 +149,22 @@ def test_a_forked_program_has_its_terminal(tmp_path: Path) -> None:
     assert find_differences(*seen) == {}
     assert seen[0]["terminal"]
     assert seen[0]["foreground"]
+
+
+def test_a_forked_program_gets_descriptors_with_any_number() -> None:
+    """The server moves what it needs itself out of their way."""
+    code = "import os, sys; print([os.read(int(each), 1) for each in sys.argv[1:]])"
+    ends = [os.pipe() for _ in range(3)]
+    numbers = [program_fork_server.FIRST_FREE + number for number in range(6)]
+    for number, (read_end, write_end) in zip(numbers, [*ends, *ends], strict=True):
+        os.dup2(read_end, number)
+        os.write(write_end, b"xx")
+    try:
+        started, forked = run_started_and_forked("-c", code, *map(str, numbers), pass_fds=numbers)
+    finally:
+        for fd in [*numbers, *chain(*ends)]:
+            os.close(fd)
+    assert started.stdout == forked.stdout == b"%r\n" % ([b"x"] * 6)
 
 
 def test_a_missing_directory_is_reported_like_by_a_start(tmp_path: Path) -> None:

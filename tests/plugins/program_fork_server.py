@@ -43,7 +43,7 @@ CLONE_CALLS = {"x86_64": 56, "aarch64": 220}
 CLONE_PARENT = 0x8000
 MOST_DESCRIPTORS = 32
 FIRST_FREE = 64
-"""Descriptors of a request are moved to this number and above, out of the way of their later places."""
+"""Descriptors of a request are moved above this number and above their later places."""
 THIRD_PARTY = (
     "httpx",
     "asyncio",
@@ -110,7 +110,8 @@ def set_up_process(line: socket.socket, request: dict[str, Any], fds: list[int])
             os.setpgid(0, request["process_group"])
         if request["terminal"]:
             os.close(os.open(request["terminal"], os.O_RDWR))
-        moved = [duplicate_above(fd) for fd in (line.fileno(), *fds)]
+        first = max(FIRST_FREE, *request["pass_fds"], 0) + 1
+        moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, first) for fd in (line.fileno(), *fds)]
         own, stdin, stdout, stderr, directory, *passed = moved
         os.fchdir(directory)
         places = {0: stdin, 1: stdout, 2: stderr} | dict(zip(request["pass_fds"], passed, strict=True))
@@ -133,10 +134,6 @@ def set_up_process(line: socket.socket, request: dict[str, Any], fds: list[int])
         answer.sendall(ANSWER.pack(os.getpid()))
     open_standard_streams(is_buffered=not sys.__stdout__.write_through)
     return request
-
-
-def duplicate_above(fd: int) -> int:
-    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE)
 
 
 def close_all_but(kept: set[int]) -> None:
