@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import socket
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,11 @@ import yaml
 from shoal.backends import ray_settings
 from shoal.backends.ray_backend import RayBackend, RayBackendSettings, RayEntryPoints
 from shoal.backends.ray_driver import build_actor_options, explain_impossible_placement, explain_wait
+from shoal.backends.ray_hosts import RayHost
 from shoal.backends.ray_node import RayNodeSpec, build_ray_start_command
+from shoal.backends.ray_placements import RayDriverClient, RayPlacement
 from shoal.backends.ray_settings import RAY_ENVIRONMENT
+from shoal.backends.socket_channel import SocketChannel
 from shoal.core.clock import SystemClock
 
 ASKED = {"cpus": 1.0, "memory": 0, "gpus": 0.0, "labels": {}}
@@ -72,6 +77,36 @@ def test_the_command_of_a_machine_is_rays_own(tmp_path: Path) -> None:
 def test_ray_sends_no_statistics_and_notices_lost_machines_soon() -> None:
     assert RAY_ENVIRONMENT["RAY_USAGE_STATS_ENABLED"] == "0"
     assert int(RAY_ENVIRONMENT["RAY_health_check_period_ms"]) <= 1000
+
+
+class ProcessOfDriver:
+    """Handle of a driver that is this test."""
+
+    pid = 0
+
+    async def stop(self, *, grace: float) -> None:
+        return
+
+
+async def test_a_process_whose_connection_is_lost_is_killed_because_it_may_only_be_cut_off() -> None:
+    async def end_lease(epoch: int) -> None:
+        raise AssertionError(epoch)
+
+    clock = SystemClock()
+    lead_end, driver_end = socket.socketpair()
+    driver = RayDriverClient(ProcessOfDriver(), lead_end, clock)  # type: ignore[arg-type]
+    placement = RayPlacement("key", driver, clock, end_lease=end_lease, report_wait=lambda _: None)
+    here, there = socket.socketpair()
+    host = RayHost(placement, SocketChannel(here))
+    slot = host.open_slot()
+    there.close()
+    async with asyncio.timeout(30):
+        await host.serve()
+    assert slot.ended.is_set()
+    driver_end.settimeout(30)
+    assert driver_end.recv(100) == b'{"kill": "key"}\n'
+    await driver.aclose()
+    driver_end.close()
 
 
 async def test_a_missing_extra_is_explained_with_the_command(

@@ -94,8 +94,9 @@ class RayHost:
             try:
                 await self.multiplexer.serve()
             finally:
-                # Before the channels' readers run: they must see that the process is gone.
-                self._placement.on_end("")
+                # Before the channels' readers run: they must see that the process is gone. It may only be
+                # cut off, and would work for some more seconds.
+                self.kill("")
                 for slot in tuple(self.slots):
                     slot.ended.set()
                 listening.cancel()
