@@ -70,6 +70,7 @@ from shoal.workspaces.project_transfer import (
     MachineCheckout,
     bundle_project,
     find_project_origin,
+    store_checkpoint,
 )
 from team_scripts import get_home
 
@@ -703,6 +704,37 @@ async def test_the_last_work_is_sent_and_each_part_of_it_must_be_stored(
             await finishing
         assert not checkout.top.exists()
         assert log.asked == []
+
+
+async def test_one_checkpoint_waits_for_the_answer_of_the_lead_and_the_next_has_all_changes(
+    git: GitRunner, project: Path
+) -> None:
+    """On a slow connection, a checkpoint for each tool call would fill the memory."""
+    checkout = await create_checkout(git, project)
+    lead_checkout = await find_git_checkout(git, project)
+    changed = checkout.cwd / "a.txt"
+    reads = [call_tool("Read", f"r{number}", file_path=str(changed)) for number in range(3)]
+    model = script_agents(lead=[part for read in reads for part in (read, "read")])
+    async with send_checkpoints(checkout) as (lead, sender, _), open_session(checkout.cwd, model) as session:
+        sender.watch_session(session)
+        for number in range(3):
+            (checkout.cwd / f"{number}.txt").write_text("new\n")
+            await collect_events(session.run("lead"))
+            if not number:
+                assert await receive(lead) == b"1"
+                await store_checkpoint(git, lead_checkout, await receive(lead) or b"", REF)
+        received = asyncio.create_task(lead.receive())
+        for _ in range(40):
+            await asyncio.sleep(0.005)
+        assert not received.done()
+        lead.send(b"stored")
+        async with asyncio.timeout(30):
+            assert await received == b"1"
+        await store_checkpoint(git, lead_checkout, await receive(lead) or b"", REF)
+    done = subprocess.run(
+        ["git", "ls-tree", "--name-only", REF], cwd=project, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["0.txt", "1.txt", "2.txt", "a.txt"]
 
 
 async def test_files_that_cannot_be_sent_are_named_once_and_stay_on_the_machine(

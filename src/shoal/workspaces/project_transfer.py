@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from hashlib import sha256
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 
 from msgspec import Struct
@@ -22,8 +25,17 @@ from shoal.workspaces.checkout import (
     get_head_commit,
     has_uncommitted_changes,
     is_git_repository,
+    refuse_required_repository_filters,
 )
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
+from shoal.workspaces.member_branches import (
+    OWN_BRANCH,
+    build_refspecs,
+    list_own_branches,
+    list_stored_branches,
+    name_sent_branches,
+    restore_branches,
+)
 from shoal.workspaces.project_remotes import (
     FETCHED_REF,
     RemoteCommit,
@@ -34,7 +46,10 @@ from shoal.workspaces.repository_lock import GitRepositoryLock
 from shoal.workspaces.workspace_texts import format_workspace_notice
 
 CHECKPOINT_REF = "refs/shoal/checkpoint"
+_CARRIER_REF = "refs/shoal/carrier"
 _KEPT_REFS = "refs/shoal/kept"
+_REF_IN_THE_WAY = "cannot lock ref"
+"""What git says if the name of one ref contains that of another."""
 REMOTE_TIMEOUT = 20.0
 """Seconds to fetch from a remote. If this fails, the bundle is sent; a start has 50 seconds in total."""
 _MAX_PROBLEM_LENGTH = 300
@@ -46,6 +61,12 @@ _ADDED_WITH_ERRORS = 1
 _REPOSITORY_MODE = b"160000"
 _CHECKOUTS = "/shoal/cluster/checkouts/"
 _AUTHOR = ("user.name=Shoal", "user.email=shoal@localhost")
+_WITHOUT_LFS = (
+    *(f"filter.lfs.{name}=" for name in ("clean", "smudge", "process")),
+    "filter.lfs.required=false",
+)
+"""On other machines, git stores files in commits: git-lfs would keep them in the checkout."""
+_LFS_POINTER = re.compile(rb"version https://git-lfs[^\n]*\n(?:[^\n]*\n)*?oid sha256:([0-9a-f]{64})\n")
 
 
 class ProjectOrigin(Struct, frozen=True, kw_only=True):
@@ -60,11 +81,27 @@ class ProjectOrigin(Struct, frozen=True, kw_only=True):
     """Name of the checkout on the other machine."""
     remote: RemoteCommit | None = None
     """Where the other machine can fetch a part of the history; None if it gets everything as a bundle."""
+    branches: Mapping[str, str] = {}
+    """Other branches and stashes of earlier work, by their names next to the ref."""
+    carrier: str = ""
+    """Commit whose parents are the commit and those of the branches; empty without branches."""
+
+    @property
+    def sent_commit(self) -> str:
+        """Commit that contains everything to send."""
+        return self.carrier or self.commit
 
     @property
     def bundle_ref(self) -> str:
         """Ref of the commit in the bundle; a bundle for another checkout may be made at the same time."""
         return f"{_KEPT_REFS}/cluster-{self.commit}-{sha256(self.name.encode()).hexdigest()[:16]}"
+
+
+class _WorkState(Struct, frozen=True):
+    head: str
+    tree: str
+    """Tree of all files."""
+    branches: Mapping[str, str]
 
 
 class KnownCommits(Struct, frozen=True, kw_only=True):
@@ -94,20 +131,47 @@ async def find_project_origin(
     uncommitted: bool = False,
     uses_remote: bool = False,
 ) -> ProjectOrigin:
-    """Return the commit of a ref, or HEAD if there is none. Raises `WorktreeError`.
+    """Return the commit of a ref, or HEAD if there is none or HEAD has it. Raises `WorktreeError`.
 
     With `uncommitted`, changes since HEAD are in one more commit, to which no ref points.
     """
     await _refuse_shallow_clone(git, checkout)
-    found = await git.try_run(
-        "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", at=checkout.git_directories
+    await refuse_required_repository_filters(git, checkout)
+    at = checkout.git_directories
+    head = await get_head_commit(git, checkout)
+    commit = await _find_unmerged_work(git, at, ref, head)
+    if not commit:
+        commit = await commit_all_files(git, at, head, "Uncommitted changes") if uncommitted else head
+    branches = await list_stored_branches(git, at, ref)
+    roots = (await git("rev-list", "--max-parents=0", commit, at=at)).text.split("\n")
+    return ProjectOrigin(
+        project=roots[-1],
+        commit=commit,
+        inside=checkout.inside,
+        name=name,
+        remote=await find_remote_commit(git, checkout, commit) if uses_remote else None,
+        branches=branches,
+        carrier=await _create_carrier(git, at, commit, *branches.values()) if branches else "",
     )
-    commit = found.text if found.status == 0 else await get_head_commit(git, checkout)
-    if uncommitted and found.status != 0:
-        commit = await commit_all_files(git, checkout.git_directories, commit, "Uncommitted changes")
-    roots = (await git("rev-list", "--max-parents=0", commit, at=checkout.git_directories)).text.split("\n")
-    remote = await find_remote_commit(git, checkout, commit) if uses_remote else None
-    return ProjectOrigin(project=roots[-1], commit=commit, inside=checkout.inside, name=name, remote=remote)
+
+
+async def _find_unmerged_work(git: GitRunner, at: GitDirectories, ref: str, head: str) -> str:
+    """Return the commit of a ref; empty if there is none or HEAD contains it."""
+    found = await git.try_run("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", at=at)
+    if found.status != 0:
+        return ""
+    is_merged = await git.try_run("merge-base", "--is-ancestor", found.text, head, at=at)
+    return "" if is_merged.status == 0 else found.text
+
+
+async def _create_carrier(git: GitRunner, at: GitDirectories | Path, *parents: str) -> str:
+    """Return a commit with the tree of the first of several commits, which contains all of them."""
+    arguments = (part for parent in dict.fromkeys(parents) for part in ("-p", parent))
+    return (
+        await git(
+            "commit-tree", f"{parents[0]}^{{tree}}", *arguments, "-m", "Carrier", at=at, settings=_AUTHOR
+        )
+    ).text
 
 
 async def _refuse_shallow_clone(git: GitRunner, checkout: GitCheckout) -> None:
@@ -123,11 +187,11 @@ async def bundle_project(
     """Return a bundle of the commit without what the other machine has; empty if it has everything."""
     excluded = [f"^{name}" for name in known if await _has_commit(git, checkout, name)]
     # The commit may be older than those that the machine has; git refuses an empty bundle.
-    arguments = ("rev-list", "--max-count=1", origin.commit, *excluded)
+    arguments = ("rev-list", "--max-count=1", origin.sent_commit, *excluded)
     if not (await git(*arguments, at=checkout.git_directories)).text:
         return b""
     ref = origin.bundle_ref
-    await git("update-ref", ref, origin.commit, at=checkout.git_directories)
+    await git("update-ref", ref, origin.sent_commit, at=checkout.git_directories)
     try:
         return (await git("bundle", "create", "-", ref, *excluded, at=checkout.git_directories)).out
     finally:
@@ -135,8 +199,15 @@ async def bundle_project(
 
 
 async def store_checkpoint(git: GitRunner, checkout: GitCheckout, bundle: bytes, ref: str) -> None:
-    """Store the commits of a checkpoint under a ref. Raises `WorktreeError`."""
-    await _fetch_bundle(git, checkout.top, bundle, f"+{CHECKPOINT_REF}:{ref}")
+    """Store the commits of a checkpoint under a ref, and its branches next to it. Raises `WorktreeError`."""
+    refspecs = (f"+{CHECKPOINT_REF}:{ref}", *build_refspecs(ref))
+    try:
+        await _fetch_bundle(git, checkout.top, bundle, *refspecs)
+    except WorktreeError as error:
+        if _REF_IN_THE_WAY not in str(error):
+            raise
+        # A deleted branch `a` is in the way of a branch `a/b`.
+        await _fetch_bundle(git, checkout.top, bundle, "--prune", *refspecs)
 
 
 class MachineCheckout:
@@ -148,12 +219,22 @@ class MachineCheckout:
         self._origin = origin
         self._repository = directory / "repositories" / f"{origin.project}.git"
         self.top = directory / "checkouts" / check_safe_name(origin.name)
+        self._owner = secrets.token_hex(16)
+        """Identifies the process that made the checkout."""
         self._pushed = ""
         """Commit of the remote, once this machine has it."""
-        self._sent: tuple[str, str] | None = None
-        """Last state that was bundled: HEAD and the tree of all files."""
+        self._sent: _WorkState | None = None
+        """Last state that was bundled."""
+        self._branches: dict[str, str] = {}
+        """Branches and stashes that the checkout had at first."""
+        self._unconfirmed: deque[str] = deque()
+        """Commits of the checkpoints that the lead has not answered yet."""
+        self._stored = ""
+        """Commit of the last checkpoint that the lead has stored."""
         self._unsent: list[str] = []
         """Repositories in the last checkpoint whose files are not in it."""
+        self._lfs_problem = ""
+        """Files in the last checkpoint that git-lfs has replaced by pointers."""
         self._submodules: list[str] | None = None
         """Submodules of the commit, once they are known."""
         self.problem = ""
@@ -244,27 +325,76 @@ class MachineCheckout:
 
     async def create(self, bundle: bytes) -> None:
         """Create the checkout from the bundle. Raises `WorktreeError`."""
-        kept = f"{_KEPT_REFS}/{self._origin.commit}"
+        kept = f"{_KEPT_REFS}/{self._origin.sent_commit}"
         if bundle:
             refspec = f"+{self._origin.bundle_ref}:{kept}"
             await _fetch_bundle(self._git, self._repository, bundle, refspec)
+        with _report_file_errors():
+            self._move_unsent_files_away()
         shutil.rmtree(self.top, ignore_errors=True)
         with _report_file_errors():
             self.top.mkdir(mode=0o700, parents=True)
         try:
-            await self._git("init", *self._init_options, str(self.top), at=self.top)
-            _share_objects(self.top / ".git", self._repository)
-            await self._git("checkout", "--quiet", "-B", "shoal", self._origin.commit, at=self.top)
+            await self._fill()
         except BaseException:
             self.remove()
             raise
 
-    def remove(self) -> None:
-        shutil.rmtree(self.top, ignore_errors=True)
+    async def _fill(self) -> None:
+        origin = self._origin
+        await self._git("init", *self._init_options, str(self.top), at=self.top)
+        with _report_file_errors():
+            self._owner_file.write_text(self._owner)
+        _share_objects(self.top / ".git", self._repository)
+        arguments = ("checkout", "--quiet", "-B", OWN_BRANCH, origin.commit)
+        await self._git(*arguments, at=self.top, settings=_WITHOUT_LFS)
+        if origin.branches:
+            await restore_branches(self._git, self.top, origin.branches)
+            self._branches = await list_own_branches(self._git, self.top, origin.commit)
+        with _report_file_errors():
+            # The work may have moved the directory in which the lead works.
+            self.cwd.mkdir(parents=True, exist_ok=True)
 
-    def forget_checkpoints(self) -> None:
-        """Send everything again, although nothing may have changed since the last checkpoint."""
-        self._sent = None
+    def _move_unsent_files_away(self) -> None:
+        """Keep an earlier checkout with files that could not be sent."""
+        if self._unsent_mark.exists() and self.top.exists():
+            free = next(
+                place for n in count(1) if not (place := self.top.with_name(f"{self.top.name}.{n}")).exists()
+            )
+            self.top.rename(free)
+        self._unsent_mark.unlink(missing_ok=True)
+
+    @property
+    def _owner_file(self) -> Path:
+        return self.top / ".git" / "shoal-owner"
+
+    @property
+    def _unsent_mark(self) -> Path:
+        return self.top.with_name(f".{self.top.name}.unsent")
+
+    def mark_unsent_files(self, *, has_some: bool) -> None:
+        """Note on the disk whether the checkout has files that could not be sent."""
+        with suppress(OSError):
+            if has_some:
+                self._unsent_mark.touch(mode=0o600)
+            else:
+                self._unsent_mark.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Remove the checkout, unless a later process has made its own in the same place."""
+        with suppress(OSError):
+            if self._owner_file.read_text() != self._owner:
+                return
+        shutil.rmtree(self.top, ignore_errors=True)
+        self.mark_unsent_files(has_some=False)
+
+    def note_answer(self, *, is_stored: bool) -> None:
+        """Note whether the lead has stored the oldest checkpoint that it had not answered."""
+        commit = self._unconfirmed.popleft() if self._unconfirmed else ""
+        self._stored = commit if is_stored else ""
+        if not is_stored:
+            # Send everything again, although nothing may have changed since then.
+            self._sent = None
 
     async def build_checkpoint(self) -> bytes:
         """Commit what changed, and return a bundle of it; empty if nothing has changed.
@@ -275,27 +405,45 @@ class MachineCheckout:
         found = await self._git.try_run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", at=self.top)
         # A new branch without a history has no commit yet.
         head = found.text if found.status == 0 else self._origin.commit
-        tree, error = await _write_tree_of_readable_files(self._git, self._places)
-        submodules = await self._list_changed_submodules()
-        self.problem = error or _describe_unsent_repositories(self._unsent, submodules)
+        tree, error = await _write_tree_of_readable_files(self._git, self._places, is_member=True)
+        unsent = [*await self._list_changed_submodules(), *await self._list_changed_worktrees()]
+        self.problem = error or _describe_unsent_repositories(self._unsent, unsent) or self._lfs_problem
         head_tree = (await self._git("rev-parse", f"{head}^{{tree}}", at=self.top)).text
-        if (head, tree) == (self._sent or (self._origin.commit, head_tree)):
+        state = _WorkState(head, tree, await list_own_branches(self._git, self.top, self._origin.commit))
+        if state == (self._sent or _WorkState(self._origin.commit, head_tree, self._branches)):
             return b""
         self._unsent = await self._list_changed_repositories(tree)
-        self.problem = error or _describe_unsent_repositories(self._unsent, submodules)
+        self._lfs_problem = await self._describe_unsent_lfs_files(tree)
+        self.problem = error or _describe_unsent_repositories(self._unsent, unsent) or self._lfs_problem
         commit = head
         # git refuses an empty bundle: undone work needs a commit of its own.
-        if tree != head_tree or not await self._has_own_commits(head):
+        if tree != head_tree or not await self._has_more(head, self._origin.commit):
             arguments = ("commit-tree", tree, "-p", head, "-m", "Checkpoint")
             commit = (await self._git(*arguments, at=self.top, settings=_AUTHOR)).text
         await self._git("update-ref", CHECKPOINT_REF, commit, at=self.top)
-        base = f"^{self._origin.commit}"
-        bundle = await self._git("bundle", "create", "-", CHECKPOINT_REF, base, at=self.top)
-        self._sent = (head, tree)
-        return bundle.out
+        bundle = await self._bundle_work(commit, state.branches)
+        self._sent = state
+        self._unconfirmed.append(commit)
+        return bundle
 
-    async def _has_own_commits(self, head: str) -> bool:
-        arguments = ("rev-list", "--max-count=1", head, f"^{self._origin.commit}")
+    async def _bundle_work(self, commit: str, branches: Mapping[str, str]) -> bytes:
+        """Bundle what the lead lacks. A bundle has no ref to a commit that the lead is known to have."""
+        refs = [CHECKPOINT_REF]
+        known = [self._origin.commit]
+        if branches != (self._branches if self._sent is None else self._sent.branches):
+            refs += await name_sent_branches(self._git, self.top, branches)
+        elif self._stored and await self._has_more(commit, self._origin.commit, self._stored):
+            known.append(self._stored)
+            # Otherwise git would send the files of the stored one again, which is not an ancestor.
+            carrier = await _create_carrier(self._git, self.top, commit, self._stored)
+            await self._git("update-ref", _CARRIER_REF, carrier, at=self.top)
+            refs.append(_CARRIER_REF)
+        excluded = (f"^{each}" for each in known)
+        return (await self._git("bundle", "create", "-", *refs, *excluded, at=self.top)).out
+
+    async def _has_more(self, commit: str, *known: str) -> bool:
+        """Return True if a commit is, or has, one that others do not contain."""
+        arguments = ("rev-list", "--max-count=1", commit, *(f"^{each}" for each in known))
         return bool((await self._git(*arguments, at=self.top)).text)
 
     async def _list_changed_repositories(self, tree: str) -> list[str]:
@@ -321,6 +469,31 @@ class MachineCheckout:
             mode = _REPOSITORY_MODE.decode()
             self._submodules = [name for kind, _, name in entries if kind.startswith(mode)]
         return [name for name in self._submodules if await self._has_unsent_files(self.top / name)]
+
+    async def _list_changed_worktrees(self) -> list[str]:
+        """Return the agent's other working trees of this repository with uncommitted changes."""
+        if not (self.top / ".git" / "worktrees").exists():
+            return []
+        listing = await self._git("worktree", "list", "--porcelain", "-z", at=self.top)
+        own = (line.removeprefix("worktree ") for line in listing.names if line.startswith("worktree "))
+        paths = [path for path in own if path != str(self.top)]
+        return [path for path in paths if await has_uncommitted_changes(self._git, Path(path))]
+
+    async def _describe_unsent_lfs_files(self, tree: str) -> str:
+        """Name the files that the agent committed with git-lfs, which keeps their content elsewhere."""
+        objects = self.top / ".git" / "lfs" / "objects"
+        if not objects.is_dir():
+            return ""
+        arguments = ("diff-tree", "-r", "-z", "--no-renames", "--diff-filter=d", "--name-only")
+        names = (await self._git(*arguments, self._origin.commit, tree, at=self.top)).names
+        pointers = []
+        for name in names:
+            content = await self._git.try_run("cat-file", "blob", f"{tree}:{name}", at=self.top)
+            found = _LFS_POINTER.match(content.out)
+            oid = found[1].decode() if found else ""
+            if oid and (objects / oid[:2] / oid[2:4] / oid).exists():
+                pointers.append(name)
+        return format_workspace_notice("unsent_lfs_files", names=", ".join(pointers)) if pointers else ""
 
     async def _has_unsent_files(self, submodule: Path) -> bool:
         if is_git_repository(submodule):
@@ -350,20 +523,44 @@ async def write_tree_of_all_files(git: GitRunner, places: GitDirectories) -> str
     return tree
 
 
-async def _write_tree_of_readable_files(git: GitRunner, places: GitDirectories) -> tuple[str, str]:
-    """Return a tree of the files that git can add, and what it says about the others."""
+async def _write_tree_of_readable_files(
+    git: GitRunner, places: GitDirectories, *, is_member: bool = False
+) -> tuple[str, str]:
+    """Return a tree of the files that git can add, and what it says about the others.
+
+    For a member, also changes of files that git was told to leave alone: its checkout will be removed.
+    """
     with _report_file_errors(), tempfile.TemporaryDirectory(dir=places.entry) as directory:
         index = Path(directory) / "index"
         if (places.entry / "index").exists():
             # Keep its time: git rereads a file whose time is not before that of the index.
             shutil.copy2(places.entry / "index", index)
         with_index = replace(places, index=index)
-        added = await git.try_run("add", "--all", "--ignore-errors", at=with_index)
+        settings = _WITHOUT_LFS if is_member else ()
+        if is_member:
+            await _remove_index_marks(git, with_index)
+        added = await git.try_run("add", "--all", "--ignore-errors", at=with_index, settings=settings)
         error = format_workspace_notice("git_failed", command="add", error=added.error.strip())
         if added.status not in (0, _ADDED_WITH_ERRORS):
             raise WorktreeError(error)
         tree = (await git("write-tree", at=with_index)).text
         return tree, error if added.status else ""
+
+
+async def _remove_index_marks(git: GitRunner, places: GitDirectories) -> None:
+    """Make git look at files that are marked as unchanged, and at existing ones that it should skip."""
+    listing = await git("ls-files", "-v", "-z", at=places)
+    marked = [(entry[0], entry[2:]) for entry in listing.names if entry[0] != "H"]
+    skipped = [name for tag, name in marked if tag in "Ss" and _exists(places.tree / name)]
+    unchanged = [name for tag, name in marked if tag.islower()]
+    for option, names in (("--no-skip-worktree", skipped), ("--no-assume-unchanged", unchanged)):
+        if names:
+            paths = b"".join(os.fsencode(name) + b"\0" for name in names)
+            await git("update-index", option, "-z", "--stdin", at=places, stdin=paths)
+
+
+def _exists(path: Path) -> bool:
+    return os.path.lexists(path)
 
 
 def _has_entries(directory: Path) -> bool:
@@ -392,18 +589,18 @@ async def _has_commit(git: GitRunner, checkout: GitCheckout, name: str) -> bool:
     return found.status == 0
 
 
-async def _fetch_bundle(git: GitRunner, repository: Path, bundle: bytes, refspec: str) -> None:
+async def _fetch_bundle(git: GitRunner, repository: Path, bundle: bytes, *refspecs: str) -> None:
     with _report_file_errors(), tempfile.TemporaryDirectory(prefix="shoal-bundle-") as directory:
         path = os.path.join(directory, "project.bundle")  # noqa: PTH118 - git gets a text
         with open(path, "wb") as file:  # noqa: ASYNC230, PTH123
             file.write(bundle)
-        await _fetch_file(git, repository, path, refspec)
+        await _fetch_file(git, repository, path, *refspecs)
 
 
-async def _fetch_file(git: GitRunner, repository: Path, path: str, refspec: str) -> None:
+async def _fetch_file(git: GitRunner, repository: Path, path: str, *refspecs: str) -> None:
     """Fetch from a bundle or a repository on this machine."""
     await git(
-        *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-gc", path, refspec),
+        *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-gc", path, *refspecs),
         at=repository,
         settings=("fetch.fsckObjects=true",),
     )

@@ -11,6 +11,7 @@ from shoal.core.clock import Clock
 from shoal.core.teams.member_backends import MemberLaunchArgs
 from shoal.workspaces.checkout import GitCheckout, find_git_checkout
 from shoal.workspaces.git_runner import GitRunner
+from shoal.workspaces.member_branches import list_stored_branches
 from shoal.workspaces.project_transfer import (
     KnownCommits,
     ProjectOrigin,
@@ -76,10 +77,21 @@ class ClusterFiles:
 
     async def store_checkpoint(self, member: MemberLaunchArgs, bundle: bytes) -> None:
         ref = build_work_ref(member)
-        await store_checkpoint(self._git, await self._find_checkout(), bundle, ref)
+        checkout = await self._find_checkout()
+        await store_checkpoint(self._git, checkout, bundle, ref)
         if ref not in self._reported:
             self._reported.add(ref)
             self._report(f"The work of {member.name} is stored as {ref}. Merge it: git merge {ref}")
+        self._report_branches(
+            member.name, await list_stored_branches(self._git, checkout.git_directories, ref), ref
+        )
+
+    def _report_branches(self, name: str, branches: Mapping[str, str], ref: str) -> None:
+        for kind in sorted({branch.partition("/")[0] for branch in branches}):
+            prefix = f"{ref}.{kind}"
+            if prefix not in self._reported:
+                self._reported.add(prefix)
+                self._report(f"Other {kind} of {name} are stored. List them: git for-each-ref {prefix}")
 
     async def find_work(self, session: str, name: str) -> str:
         """Return the ref with the work of a member or an agent; empty if there is none."""

@@ -303,8 +303,9 @@ class CheckpointSender:
             if b"stored" in message:
                 self._unconfirmed -= 1
                 self._is_stored = b"false" not in message
-                if not self._is_stored and self._checkout is not None:
-                    self._checkout.forget_checkpoints()
+                if self._checkout is not None:
+                    self._checkout.note_answer(is_stored=self._is_stored)
+                    self._mark_checkout(self._checkout)
                 if not self._unconfirmed:
                     self._confirmed.set()
             elif b"abort" in message:
@@ -318,6 +319,8 @@ class CheckpointSender:
         while True:
             await self._has_changes.wait()
             self._has_changes.clear()
+            # On a slow connection, the next one has all changes that were made meanwhile.
+            await self._confirmed.wait()
             self._note_problem(await self._send_checkpoint())
 
     def _note_problem(self, problem: str) -> None:
@@ -341,8 +344,16 @@ class CheckpointSender:
         with suppress(TimeoutError):
             async with self._clock.deadline(STORE_TIMEOUT):
                 await self._confirmed.wait()
-                if self._checkout is not None and not self._unconfirmed and self._is_stored and not problem:
-                    await asyncio.to_thread(self._checkout.remove)
+        if self._checkout is None:
+            return
+        if self._unconfirmed or not self._is_stored or problem:
+            self._checkout.mark_unsent_files(has_some=True)
+        else:
+            await asyncio.to_thread(self._checkout.remove)
+
+    def _mark_checkout(self, checkout: MachineCheckout) -> None:
+        """Note on the disk, where it outlives this process, whether files could not be sent."""
+        checkout.mark_unsent_files(has_some=bool(checkout.problem) or not self._is_stored)
 
     async def _send_checkpoint(self) -> str:
         """Send the changes; return why some of them could not be sent, or an empty string."""
@@ -352,7 +363,9 @@ class CheckpointSender:
             try:
                 bundle = await self._checkout.build_checkpoint()
             except WorktreeError as error:  # for example, files changed while they were read
+                self._checkout.mark_unsent_files(has_some=True)
                 return str(error)
+            self._mark_checkout(self._checkout)
             if bundle:
                 self._unconfirmed += 1
                 self._confirmed.clear()
