@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from postgres_server import PoolerProcess
+from postgres_server import PoolerProcess, PostgresServer
+from ray_machines import find_free_port
 from setup_env import find_program
 from shoal.core.clock import SystemClock
 from shoal.core.errors import SessionNotFound, SettingsError, StateFileError, TeamNotFound
@@ -24,7 +25,7 @@ from shoal.core.teams.mail import MailMessage
 from shoal.core.teams.tasks import TaskDraft, TaskUpdate
 from shoal.core.text.redaction import KEY_SHAPE_REDACTOR
 from shoal.stores.postgres.schema import MIGRATIONS
-from shoal.stores.postgres.store_admin import find_store_problems, migrate_store
+from shoal.stores.postgres.store_admin import find_store_problems, migrate_store, run_on_connection
 from shoal.stores.store_choice import open_store
 from shoal.testing.contracts.board_contract import ANN, BOB, create_tasks
 from shoal.testing.contracts.roster_contract import ROOF, create_sample_team, make_new_member
@@ -145,6 +146,36 @@ async def test_defaults_of_a_database_do_not_change_how_the_store_works(own_serv
 
         settings = await store.client.call(lambda worker: worker.execute(read_settings_late))
         assert settings == "read committed on"
+        # Commands such as `shoal store migrate` have connections of their own.
+        assert run_on_connection(database, read_settings_late) == "read committed on"
+
+
+class TcpServer(PostgresServer):
+    """A server at a port, as on another machine."""
+
+    def __init__(self) -> None:
+        self._port = find_free_port()
+        super().__init__(listen_addresses="127.0.0.1", port=str(self._port))
+
+    def build_address(self, database: str) -> str:
+        return f"postgresql://shoal@127.0.0.1:{self._port}/{database}"
+
+
+async def test_the_server_closes_the_connections_of_a_lost_machine_soon(home, helpers):
+    """Otherwise they would count for `max_connections` for two hours."""
+    server = TcpServer()
+    try:
+        server.start()
+        with helpers.opened_postgres_store(server.create_empty_database(), home) as store:
+
+            async def read_settings(raw):
+                names = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count")
+                return [int(await raw.fetchval("SELECT current_setting($1)", name)) for name in names]
+
+            idle, interval, count = await store.client.call(lambda worker: worker.execute(read_settings))
+        assert 0 < idle + interval * count <= 20
+    finally:
+        server.remove()
 
 
 async def test_a_teammate_opens_a_session_whose_lead_has_written_nothing_and_leaves_it_in_place(

@@ -55,6 +55,12 @@ _SETTINGS = {
     "lock_timeout": "0",
     "transaction_timeout": "0",
     "idle_session_timeout": "0",
+    # The server closes the connections of a machine that is gone after 20 seconds. By default, it keeps them
+    # for two hours, and the processes that continue the work may get none.
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "20000",
 }
 _SET_SETTINGS = """
     SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS setting (name, value)
@@ -83,6 +89,12 @@ _END_EXPIRED_HOLDERS = (
 _END_HOLDERS = (
     "WITH dead AS (DELETE FROM shoal.holders WHERE epoch = ANY($1::bigint[]) RETURNING epoch)" + _END_LEASES
 )
+
+
+async def set_connection_settings(raw: Any, **more: str) -> None:
+    """Replace the defaults that a database or a user has for connections."""
+    settings = {**_SETTINGS, **more}
+    await raw.execute(_SET_SETTINGS, [*settings], [*settings.values()])
 
 
 class StoreTiming(NamedTuple):
@@ -326,8 +338,7 @@ class DatabaseWorker:
         # A process that is stopped or cut off in a transaction cannot roll it back. Without this, its locks,
         # and that of its lease, would stay until the server notices that the connection is gone.
         milliseconds = f"{max(self.timing.lease, 1.0) * 1000:.0f}"
-        settings = {**_SETTINGS, "idle_in_transaction_session_timeout": milliseconds}
-        await raw.execute(_SET_SETTINGS, [*settings], [*settings.values()])
+        await set_connection_settings(raw, idle_in_transaction_session_timeout=milliseconds)
 
     async def _connect_patiently(self, deadline: float) -> _PooledConnection:
         """Connect again after a loss, until the deadline."""

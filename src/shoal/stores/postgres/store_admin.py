@@ -29,7 +29,7 @@ from shoal.stores.postgres.database_errors import (
     build_unreachable_error,
     describe_refusal,
 )
-from shoal.stores.postgres.database_worker import CONNECT_SECONDS
+from shoal.stores.postgres.database_worker import CONNECT_SECONDS, set_connection_settings
 from shoal.stores.postgres.postgres_sessions import PostgresSessionStore
 from shoal.stores.postgres.postgres_store import PostgresStore
 from shoal.stores.postgres.run_rows import insert_run_rows, read_run_rows
@@ -210,6 +210,7 @@ def run_on_connection(address: str, work: Callable[[Any], Awaitable[T]]) -> T:
         except (*LOST_CONNECTION_ERRORS, asyncpg.PostgresError) as error:
             raise build_unreachable_error(shown_address, error) from error
         try:
+            await set_connection_settings(raw)
             return await work(raw)
         except asyncpg.PostgresError as error:
             raise describe_refusal(shown_address, error) from error
