@@ -50,7 +50,7 @@ class ClusterFiles:
 
     async def describe_origin(self, member: MemberLaunchArgs) -> bytes:
         name = f"{member.session}-{member.name}"
-        checkout, ref = await self._find_checkout(), build_work_ref(member)
+        checkout, ref = await self._find_checkout(), build_work_ref(member.session, member.name)
         return msgspec.json.encode(
             await find_project_origin(
                 self._git,
@@ -76,7 +76,7 @@ class ClusterFiles:
         return await bundle_project(self._git, await self._find_checkout(), decoded, answer.commits)
 
     async def store_checkpoint(self, member: MemberLaunchArgs, bundle: bytes) -> None:
-        ref = build_work_ref(member)
+        ref = build_work_ref(member.session, member.name)
         checkout = await self._find_checkout()
         await store_checkpoint(self._git, checkout, bundle, ref)
         if ref not in self._reported:
@@ -95,7 +95,7 @@ class ClusterFiles:
 
     async def find_work(self, session: str, name: str) -> str:
         """Return the ref with the work of a member or an agent; empty if there is none."""
-        ref = f"{WORK_REFS}/{session}/{name}"
+        ref = build_work_ref(session, name)
         checkout = await self._find_checkout()
         found = await self._git.try_run("rev-parse", "--verify", "--quiet", ref, at=checkout.git_directories)
         return ref if found.status == 0 else ""
@@ -106,5 +106,6 @@ class ClusterFiles:
         return self._checkout
 
 
-def build_work_ref(member: MemberLaunchArgs) -> str:
-    return f"{WORK_REFS}/{member.session}/{member.name}"
+def build_work_ref(session: str, name: str) -> str:
+    """Return the ref with the work of a member or an agent of a session."""
+    return f"{WORK_REFS}/{session}/{name}"

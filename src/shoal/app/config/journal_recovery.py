@@ -373,7 +373,7 @@ class SessionRecoveryState:
             case AgentStarted(agent=agent, resumed=resumed):
                 self.started += not resumed
                 self.working_agents[agent] = event
-                if event.isolation:
+                if _has_worktree(event):
                     self._worktrees[agent] = Path(event.cwd)
                 for counts in (self._call_counts, self._files, self._usage):
                     counts.pop(agent, None)
@@ -448,7 +448,7 @@ class SessionRecoveryState:
             *self.active_members.values(),
             *self.idle_members.values(),
         ):
-            if started.isolation:
+            if _has_worktree(started):
                 yield Path(started.cwd)
 
     def was_agent_told_of_shell_end(
@@ -492,6 +492,13 @@ class SessionRecoveryState:
             last_text, detail = "", format_end_reason("cut_off_at_start")
         except StateFileError:
             last_text, detail = "", format_end_reason("cut_off")
+        if started.isolation == "remote":
+            from shoal.app.agents.cluster_files import build_work_ref
+
+            ref = build_work_ref(sources.store.session, agent)
+            detail = format_end_reason("cut_off_on_machine", ref=ref)
+        elif started.isolation:
+            detail = format_end_reason("cut_off_in_worktree", reason=detail, path=started.cwd)
         report = excerpt_and_store_long_report(
             last_text, agent, result_id, sources.results, tokens=sources.report_tokens
         )
@@ -506,9 +513,7 @@ class SessionRecoveryState:
             call=started.call,
             background=True,
             text=report.excerpt,
-            detail=format_end_reason("cut_off_in_worktree", reason=detail, path=started.cwd)
-            if started.isolation
-            else detail,
+            detail=detail,
             size=report.size,
             digest=report.digest,
             result="" if report.path is None else str(report.path),
@@ -518,6 +523,11 @@ class SessionRecoveryState:
                 tool_calls=self._call_counts.get(agent, 0), files=tuple(self._files.get(agent, ()))
             ),
         )
+
+
+def _has_worktree(started: AgentStarted) -> bool:
+    """Return False for an agent on another machine: its directory is there."""
+    return bool(started.isolation) and started.isolation != "remote"
 
 
 def _inbox_item_from_event(queued: QueueItemAdded) -> InboxItem:
