@@ -737,6 +737,21 @@ async def test_one_checkpoint_waits_for_the_answer_of_the_lead_and_the_next_has_
     assert done.stdout.split() == ["0.txt", "1.txt", "2.txt", "a.txt"]
 
 
+async def test_nothing_reads_a_checkout_that_is_removed(git: GitRunner, project: Path) -> None:
+    """The lead answers a checkpoint for which the next one waits while the member ends."""
+    checkout = await create_checkout(git, project)
+    async with send_checkpoints(checkout) as (lead, sender, _):
+        (checkout.cwd / "a.txt").write_text("two\n")
+        finishing = asyncio.create_task(sender.finish())
+        assert await receive(lead) == b"1"
+        assert await receive(lead)
+        lead.send(b"stored")
+        async with asyncio.timeout(30):
+            await finishing
+        assert await sender._send_checkpoint() == ""
+    assert [*checkout.top.parent.iterdir()] == []
+
+
 async def test_files_that_cannot_be_sent_are_named_once_and_stay_on_the_machine(
     git: GitRunner, project: Path
 ) -> None:

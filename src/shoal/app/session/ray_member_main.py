@@ -340,7 +340,7 @@ class CheckpointSender:
         if self._is_finished:
             return
         self._is_finished = True
-        problem = await self._send_checkpoint()
+        problem = await self._send_checkpoint(is_last=True)
         with suppress(TimeoutError):
             async with self._clock.deadline(STORE_TIMEOUT):
                 await self._confirmed.wait()
@@ -355,11 +355,13 @@ class CheckpointSender:
         """Note on the disk, where it outlives this process, whether files could not be sent."""
         checkout.mark_unsent_files(has_some=bool(checkout.problem) or not self._is_stored)
 
-    async def _send_checkpoint(self) -> str:
+    async def _send_checkpoint(self, *, is_last: bool = False) -> str:
         """Send the changes; return why some of them could not be sent, or an empty string."""
         if self._checkout is None:
             return ""
         async with self._lock:
+            if self._is_finished and not is_last:
+                return ""  # the checkout is about to be removed
             try:
                 bundle = await self._checkout.build_checkpoint()
             except WorktreeError as error:  # for example, files changed while they were read
