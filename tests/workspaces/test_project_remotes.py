@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -161,6 +162,30 @@ async def test_a_machine_fetches_a_pushed_commit_and_needs_no_bundle(
     (checkout.top / "a.txt").write_text("two\n")
     await store_checkpoint(git, project, await checkout.build_checkpoint(), REF)
     assert run_git(project.top, "show", f"{REF}:a.txt") == "two"
+
+
+@pytest.mark.parametrize(
+    ("author", "is_refused"),
+    [
+        ("a <a@localhost> 1313584730 +051800", False),  # as in commits of old versions of git
+        ("a<a@localhost> 01313584730 +0500", False),
+        ("a <a@localhost> 1313584730 +0500\nauthor b <b@localhost> 1313584730 +0500", True),
+    ],
+)
+async def test_a_remote_with_harmless_defects_in_old_commits_is_used(
+    machine: Machine, project: GitCheckout, author: str, is_refused: bool
+) -> None:
+    tree = run_git(project.top, "rev-parse", "HEAD^{tree}")
+    text = f"tree {tree}\nparent {run_git(project.top, 'rev-parse', 'HEAD')}\n"
+    text += f"author {author}\ncommitter a <a@localhost> 1313584730 +0500\n\nold\n"
+    done = subprocess.run(
+        ["git", "hash-object", "-t", "commit", "-w", "--literally", "--stdin"],
+        cwd=project.top, input=text, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    run_git(project.top, "reset", "-q", "--hard", done.stdout.strip())
+    run_git(project.top, "push", "-q", "origin", "main")
+    await machine.create_checkout(project)
+    assert bool(machine.problem) is is_refused
 
 
 @pytest.mark.parametrize("uncommitted", [False, True])

@@ -58,6 +58,18 @@ _HARMLESS_VALUES: Mapping[tuple[str, str], str] = {
 }
 
 
+_TOLERATED_DEFECTS = (
+    *("badDate", "badDateOverflow", "badEmail", "badName", "badTimezone", "missingEmail"),
+    *("missingNameBeforeEmail", "missingSpaceBeforeDate", "missingSpaceBeforeEmail", "zeroPaddedDate"),
+    *("badFilemode", "zeroPaddedFilemode", "missingTaggerEntry", "badTagName", "nulInCommit"),
+)
+"""Defects of old commits, which many projects have and which harm nobody."""
+CHECK_FETCHED_OBJECTS = (
+    "fetch.fsckObjects=true",
+    *(f"fetch.fsck.{name}=ignore" for name in _TOLERATED_DEFECTS),
+)
+
+
 class GitSetting(Struct, frozen=True):
     """One value of git's configuration. `key` has the section and the variable in lowercase."""
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from shoal.core.errors import WorktreeError
 from shoal.core.ports import ProcessLauncher
 from shoal.workspaces.checkout import GitCheckout
+from shoal.workspaces.git_program_settings import CHECK_FETCHED_OBJECTS
 from shoal.workspaces.git_runner import GitRunner
 from shoal.workspaces.workspace_texts import format_workspace_notice
 
@@ -100,7 +101,8 @@ async def fetch_remote_commit(
         *("--", remote.url, f"+{remote.commit}:{FETCHED_REF}"),
         at=repository,
         settings=(
-            *("fetch.fsckObjects=true", "credential.interactive=false", f"core.sshCommand={ssh}"),
+            *CHECK_FETCHED_OBJECTS,
+            *("credential.interactive=false", f"core.sshCommand={ssh}"),
             *("http.lowSpeedLimit=1", f"http.lowSpeedTime={math.ceil(timeout)}"),
         ),
     )

@@ -27,6 +27,7 @@ from shoal.workspaces.checkout import (
     is_git_repository,
     refuse_required_repository_filters,
 )
+from shoal.workspaces.git_program_settings import CHECK_FETCHED_OBJECTS
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
 from shoal.workspaces.member_branches import (
     OWN_BRANCH,
@@ -602,7 +603,7 @@ async def _fetch_file(git: GitRunner, repository: Path, path: str, *refspecs: st
     await git(
         *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-gc", path, *refspecs),
         at=repository,
-        settings=("fetch.fsckObjects=true",),
+        settings=CHECK_FETCHED_OBJECTS,
     )
 
 
