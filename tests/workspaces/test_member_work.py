@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,11 +44,14 @@ class Lead:
         self._git = git
 
     async def start_member(
-        self, machine: str = "home", *, git: GitRunner | None = None, uncommitted: bool = False
+        self,
+        machine: str = "home",
+        *,
+        name: str = "s1-ann",
+        git: GitRunner | None = None,
+        uncommitted: bool = False,
     ) -> MachineCheckout:
-        origin = await find_project_origin(
-            self._git, self._checkout, REF, name="s1-ann", uncommitted=uncommitted
-        )
+        origin = await find_project_origin(self._git, self._checkout, REF, name=name, uncommitted=uncommitted)
         checkout = MachineCheckout(git or self._git, self._directory / machine, origin)
         known = await checkout.list_known_commits()
         await checkout.create(await bundle_project(self._git, self._checkout, origin, known))
@@ -218,7 +222,7 @@ async def test_a_checkout_with_unsent_files_is_kept_when_the_member_starts_again
     again.remove()
     last = await lead.start_member()
     last.remove()
-    assert [each.name for each in last.top.parent.iterdir()] == ["s1-ann.1"]
+    assert [each.name for each in last.top.parent.glob("[!.]*")] == ["s1-ann.1"]
 
 
 async def test_a_process_that_is_late_does_not_remove_the_checkout_of_the_next_one(lead: Lead) -> None:
@@ -228,6 +232,53 @@ async def test_a_process_that_is_late_does_not_remove_the_checkout_of_the_next_o
     assert (current.cwd / "a.txt").exists()
     current.remove()
     assert not current.top.exists()
+
+
+CLAIM = """
+import sys
+from pathlib import Path
+from shoal.workspaces.checkout_owner import CheckoutOwner
+CheckoutOwner(Path(sys.argv[1])).claim()
+print("claimed", flush=True)
+sys.stdin.read()
+"""
+
+
+def own_checkout(checkout: MachineCheckout) -> subprocess.Popen[str]:
+    """Start a process that owns a checkout from now on."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLAIM, str(checkout.top)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "claimed\n"
+    return process
+
+
+async def test_checkouts_of_killed_processes_are_removed_by_the_next_one_if_everything_was_sent(
+    lead: Lead,
+) -> None:
+    running, killed, unsent, moved = [
+        await lead.start_member(name=name) for name in ("s1-run", "s1-kill", "s1-unsent", "s1-moved")
+    ]
+    processes = [own_checkout(each) for each in (running, killed, unsent, moved)]
+    unsent.mark_unsent_files(has_some=True)
+    owner = moved.top / ".git" / "shoal-owner"
+    owner.write_text(f"{owner.read_text()}-elsewhere")  # in a home that another machine shares
+    try:
+        for process in processes[1:]:
+            process.kill()
+            process.wait()
+        current = await lead.start_member()
+        names = {each.name for each in current.top.parent.glob("[!.]*")}
+        assert names == {"s1-run", "s1-unsent", "s1-moved", "s1-ann"}
+        assert (running.cwd / "a.txt").exists()
+    finally:
+        for process in processes:
+            with process:
+                process.kill()
 
 
 async def test_a_project_with_a_required_filter_of_its_own_is_refused(lead: Lead) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
-import secrets
 import shutil
 import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from hashlib import sha256
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 
 from msgspec import Struct
@@ -27,6 +27,7 @@ from shoal.workspaces.checkout import (
     is_git_repository,
     refuse_required_repository_filters,
 )
+from shoal.workspaces.checkout_owner import CheckoutOwner, keep_unsent_files, remove_abandoned_checkouts
 from shoal.workspaces.git_program_settings import CHECK_FETCHED_OBJECTS
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
 from shoal.workspaces.member_branches import (
@@ -220,8 +221,7 @@ class MachineCheckout:
         self._origin = origin
         self._repository = directory / "repositories" / f"{origin.project}.git"
         self.top = directory / "checkouts" / check_safe_name(origin.name)
-        self._owner = secrets.token_hex(16)
-        """Identifies the process that made the checkout."""
+        self._owner = CheckoutOwner(self.top)
         self._pushed = ""
         """Commit of the remote, once this machine has it."""
         self._sent: _WorkState | None = None
@@ -331,7 +331,8 @@ class MachineCheckout:
             refspec = f"+{self._origin.bundle_ref}:{kept}"
             await _fetch_bundle(self._git, self._repository, bundle, refspec)
         with _report_file_errors():
-            self._move_unsent_files_away()
+            await asyncio.to_thread(remove_abandoned_checkouts, self.top.parent)
+            keep_unsent_files(self.top)
         shutil.rmtree(self.top, ignore_errors=True)
         with _report_file_errors():
             self.top.mkdir(mode=0o700, parents=True)
@@ -345,7 +346,7 @@ class MachineCheckout:
         origin = self._origin
         await self._git("init", *self._init_options, str(self.top), at=self.top)
         with _report_file_errors():
-            self._owner_file.write_text(self._owner)
+            self._owner.claim()
         _share_objects(self.top / ".git", self._repository)
         arguments = ("checkout", "--quiet", "-B", OWN_BRANCH, origin.commit)
         await self._git(*arguments, at=self.top, settings=_WITHOUT_LFS)
@@ -356,38 +357,13 @@ class MachineCheckout:
             # The work may have moved the directory in which the lead works.
             self.cwd.mkdir(parents=True, exist_ok=True)
 
-    def _move_unsent_files_away(self) -> None:
-        """Keep an earlier checkout with files that could not be sent."""
-        if self._unsent_mark.exists() and self.top.exists():
-            free = next(
-                place for n in count(1) if not (place := self.top.with_name(f"{self.top.name}.{n}")).exists()
-            )
-            self.top.rename(free)
-        self._unsent_mark.unlink(missing_ok=True)
-
-    @property
-    def _owner_file(self) -> Path:
-        return self.top / ".git" / "shoal-owner"
-
-    @property
-    def _unsent_mark(self) -> Path:
-        return self.top.with_name(f".{self.top.name}.unsent")
-
     def mark_unsent_files(self, *, has_some: bool) -> None:
-        """Note on the disk whether the checkout has files that could not be sent."""
-        with suppress(OSError):
-            if has_some:
-                self._unsent_mark.touch(mode=0o600)
-            else:
-                self._unsent_mark.unlink(missing_ok=True)
+        """Note on the disk, where it outlives this process, whether files could not be sent."""
+        self._owner.mark_unsent_files(has_some=has_some)
 
     def remove(self) -> None:
         """Remove the checkout, unless a later process has made its own in the same place."""
-        with suppress(OSError):
-            if self._owner_file.read_text() != self._owner:
-                return
-        shutil.rmtree(self.top, ignore_errors=True)
-        self.mark_unsent_files(has_some=False)
+        self._owner.remove()
 
     def note_answer(self, *, is_stored: bool) -> None:
         """Note whether the lead has stored the oldest checkpoint that it had not answered."""

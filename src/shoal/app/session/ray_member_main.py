@@ -352,8 +352,9 @@ class CheckpointSender:
             await asyncio.to_thread(self._checkout.remove)
 
     def _mark_checkout(self, checkout: MachineCheckout) -> None:
-        """Note on the disk, where it outlives this process, whether files could not be sent."""
-        checkout.mark_unsent_files(has_some=bool(checkout.problem) or not self._is_stored)
+        """Note on the disk whether files could not be sent, or may not be stored yet."""
+        is_unsent = bool(checkout.problem) or not self._is_stored or bool(self._unconfirmed)
+        checkout.mark_unsent_files(has_some=is_unsent)
 
     async def _send_checkpoint(self, *, is_last: bool = False) -> str:
         """Send the changes; return why some of them could not be sent, or an empty string."""
@@ -367,10 +368,11 @@ class CheckpointSender:
             except WorktreeError as error:  # for example, files changed while they were read
                 self._checkout.mark_unsent_files(has_some=True)
                 return str(error)
-            self._mark_checkout(self._checkout)
             if bundle:
                 self._unconfirmed += 1
                 self._confirmed.clear()
+            self._mark_checkout(self._checkout)
+            if bundle:
                 send_in_parts(self._orders, bundle)
             return self._checkout.problem
 
