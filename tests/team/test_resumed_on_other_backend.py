@@ -67,6 +67,26 @@ async def test_a_member_whose_backend_is_unavailable_continues_in_the_lead_proce
     )
 
 
+@pytest.mark.spec("TRN-02", "BCK-01")
+async def test_a_member_that_cannot_continue_here_either_is_down_for_the_first_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its directory is on another machine, as after its cluster was lost."""
+    async with run_provider(monkeypatch, lead=LEAD, ann=["Rest."]):
+        ident = await run_first_session(tmp_path, "in-process")
+        for path in (
+            get_home() / "teams" / "crew" / "config.json",
+            *get_home().glob("projects/*/*/subagents/agent-ann@crew.meta.json"),
+        ):
+            path.write_text(path.read_text().replace(str(tmp_path), "/elsewhere/checkout"))
+        async with open_process_session(
+            tmp_path, resume=ident, settings=make_shoal_settings(teammate_mode="ray")
+        ) as session:
+            (member,) = session.teams.list_members()
+    assert member.state == "down"
+    assert "no Ray cluster is configured" in member.down_cause
+
+
 @pytest.mark.spec("TRN-02", "TEAM-09")
 @pytest.mark.parametrize(("before", "after"), [("process", "in-process"), ("in-process", "process")])
 async def test_a_resumed_member_moves_to_the_configured_backend(

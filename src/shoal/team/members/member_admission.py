@@ -263,7 +263,13 @@ class MemberAdmission:
             if self._services.launcher.is_foreign_agent_type(entry.agent_type):
                 raise
             fallback_reason = str(refusal)
-        admitted = await self.restore_local_member(entry, claimed_tasks, lead_mail_ids, slot)
+        try:
+            admitted = await self.restore_local_member(entry, claimed_tasks, lead_mail_ids, slot)
+        except AgentTranscriptMissing:
+            raise
+        except ShoalError as error:
+            # For example, its directory is on another machine.
+            raise AgentRequestRefused(fallback_reason or str(error)) from error
         if fallback_reason:
             # A missing backend loses no member: its transcript is enough to resume it here.
             self._services.note(f"{entry.name} continues in the lead's process: {fallback_reason}")
