@@ -180,6 +180,13 @@ async def test_a_member_whose_work_was_merged_starts_from_the_last_commit(lead: 
     assert (merged.cwd / "lead.txt").exists()
 
 
+async def test_work_continues_while_the_lead_has_a_branch_without_a_commit(lead: Lead) -> None:
+    await lead.store(await write_two(lead))
+    run_git(lead.top, "checkout", "-q", "--orphan", "fresh")
+    again = await lead.start_member("other")
+    assert (again.cwd / "a.txt").read_text() == "two\n"
+
+
 async def write_two(lead: Lead) -> MachineCheckout:
     checkout = await lead.start_member()
     (checkout.cwd / "a.txt").write_text("two\n")

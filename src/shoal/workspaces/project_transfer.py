@@ -140,9 +140,9 @@ async def find_project_origin(
     await _refuse_shallow_clone(git, checkout)
     await refuse_required_repository_filters(git, checkout)
     at = checkout.git_directories
-    head = await get_head_commit(git, checkout)
-    commit = await _find_unmerged_work(git, at, ref, head)
+    commit = await _find_unmerged_work(git, at, ref)
     if not commit:
+        head = await get_head_commit(git, checkout)
         commit = await commit_all_files(git, at, head, "Uncommitted changes") if uncommitted else head
     branches = await list_stored_branches(git, at, ref)
     roots = (await git("rev-list", "--max-parents=0", commit, at=at)).text.split("\n")
@@ -157,12 +157,12 @@ async def find_project_origin(
     )
 
 
-async def _find_unmerged_work(git: GitRunner, at: GitDirectories, ref: str, head: str) -> str:
+async def _find_unmerged_work(git: GitRunner, at: GitDirectories, ref: str) -> str:
     """Return the commit of a ref; empty if there is none or HEAD contains it."""
     found = await git.try_run("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", at=at)
     if found.status != 0:
         return ""
-    is_merged = await git.try_run("merge-base", "--is-ancestor", found.text, head, at=at)
+    is_merged = await git.try_run("merge-base", "--is-ancestor", found.text, "HEAD", at=at)
     return "" if is_merged.status == 0 else found.text
 
 
@@ -451,10 +451,11 @@ class MachineCheckout:
         """Return the agent's other working trees of this repository with uncommitted changes."""
         if not (self.top / ".git" / "worktrees").exists():
             return []
-        listing = await self._git("worktree", "list", "--porcelain", "-z", at=self.top)
-        own = (line.removeprefix("worktree ") for line in listing.names if line.startswith("worktree "))
-        paths = [path for path in own if path != str(self.top)]
-        return [path for path in paths if await has_uncommitted_changes(self._git, Path(path))]
+        # Git 2.31 has no -z here.
+        listing = await self._git("worktree", "list", "--porcelain", at=self.top)
+        entries = (line.partition(" ") for line in listing.text.split("\n"))
+        others = [Path(value) for key, _, value in entries if key == "worktree"][1:]  # the first is this one
+        return [str(path) for path in others if await has_uncommitted_changes(self._git, path)]
 
     async def _describe_unsent_lfs_files(self, tree: str) -> str:
         """Name the files that the agent committed with git-lfs, which keeps their content elsewhere."""
