@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -77,6 +79,19 @@ def test_the_command_of_a_machine_is_rays_own(tmp_path: Path) -> None:
 def test_ray_sends_no_statistics_and_notices_lost_machines_soon() -> None:
     assert RAY_ENVIRONMENT["RAY_USAGE_STATS_ENABLED"] == "0"
     assert int(RAY_ENVIRONMENT["RAY_health_check_period_ms"]) <= 1000
+
+
+@pytest.mark.parametrize("call", ["", "actor.run('time:sleep', 0.3)"])
+def test_the_process_of_an_actor_that_nobody_calls_ends(call: str) -> None:
+    program = (
+        "import sys, time, types\n"
+        "from shoal.backends.ray_actor import MemberHostActor\n"
+        "sys.modules['ray'] = types.SimpleNamespace("
+        "actor=types.SimpleNamespace(exit_actor=lambda: sys.exit(7)))\n"
+        f"actor = MemberHostActor(order_timeout=0.1)\n{call}\ntime.sleep(60)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], timeout=30, check=False)
+    assert done.returncode == (7 if call else 1)
 
 
 class ProcessOfDriver:

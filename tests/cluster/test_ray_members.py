@@ -515,3 +515,37 @@ async def test_a_member_that_waits_for_a_machine_says_so(
                 await session.stop_task("ann")
                 await starts.wait_for_start(1)
         assert has_line(server, "lead", "ben is done.")
+
+
+async def test_a_member_that_waited_when_its_lead_was_killed_takes_no_machine_afterward(
+    tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole_machine = {"cpus": 2, "labels": {"n": "0"}}
+    async with run_provider(
+        monkeypatch,
+        lead=[CREATE, [spawn_member(name, resources=whole_machine) for name in ("ann", "ben")], "They work."],
+        ann=[wait_for_name("never", "reached")],
+        ben=[wait_for_name("never", "reached")],
+    ) as server:
+        machines.use_provider(server.url)
+        arguments = ("--settings", machines.build_settings(), "--model", "anthropic:claude-sonnet-4-5")
+        arguments += ("--permission-mode", "bypassPermissions")
+        monkeypatch.setenv("SHOAL_STORE", cluster_database)
+        lead = await start_lead(tmp_path, "Go.", *arguments, stderr=asyncio.subprocess.PIPE)
+        await wait_for_file(tmp_path / "reached")
+        assert lead.stderr is not None
+        async with asyncio.timeout(PATIENCE):
+            while b"is not running yet" not in await lead.stderr.readline():
+                pass
+        first = set().union(*(machine.member_pids for machine in machines.machines))
+        lead.kill()
+        await lead.wait()
+        async with asyncio.timeout(PATIENCE):
+            # Ray starts the process of the other one, which takes the machine that is free now.
+            while not (
+                others := set().union(*(machine.member_pids for machine in machines.machines)) - first
+            ):
+                await asyncio.sleep(0.1)
+            while any(machine.has_members for machine in machines.machines):
+                await asyncio.sleep(0.1)
+        assert len(others) == 1

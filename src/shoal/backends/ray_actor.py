@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import importlib
+import os
+import threading
 import traceback
 from typing import Any
+
+ORDER_TIMEOUT = 30.0
+"""Seconds in which the call follows the start of the process."""
 
 
 class MemberHostActor:
     """Runs in the main thread of a process that Ray started for it, and ends with the function it calls."""
 
+    def __init__(self, order_timeout: float = ORDER_TIMEOUT) -> None:
+        """End the process if the lead has ended while Ray looked for a machine: nobody calls it then.
+
+        Ray would keep the process forever, and reserve its resources.
+        """
+        self._order_timer = threading.Timer(order_timeout, os._exit, args=(1,))
+        self._order_timer.daemon = True
+        self._order_timer.start()
+
     def run(self, entry: str, order: dict[str, Any]) -> None:
         """Call `entry`, given as `module:function`, with the order; the process ends afterward."""
         import ray
 
+        self._order_timer.cancel()
         module, _, function = entry.partition(":")
         try:
             getattr(importlib.import_module(module), function)(order)
