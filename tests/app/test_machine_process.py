@@ -581,7 +581,7 @@ async def order_checkout(lead: Lead, git: GitRunner, project: Path) -> tuple[Sha
 
 
 def list_checkouts() -> list[Path]:
-    return [*(get_home() / "shoal" / "cluster").glob("checkouts/*")]
+    return [*(get_home() / "shoal" / "cluster").glob("checkouts/[!.]*")]
 
 
 def build_bootstrap_with_store(store: str) -> bytes:

@@ -20,15 +20,18 @@ class MemberHostActor:
 
         Ray would keep the process forever, and reserve its resources.
         """
-        self._order_timer = threading.Timer(order_timeout, os._exit, args=(1,))
-        self._order_timer.daemon = True
-        self._order_timer.start()
+        self._is_called = threading.Event()
+        threading.Thread(target=self._wait_for_call, args=(order_timeout,), daemon=True).start()
+
+    def _wait_for_call(self, timeout: float) -> None:
+        if not self._is_called.wait(timeout):
+            os._exit(1)
 
     def run(self, entry: str, order: dict[str, Any]) -> None:
         """Call `entry`, given as `module:function`, with the order; the process ends afterward."""
         import ray
 
-        self._order_timer.cancel()
+        self._is_called.set()
         module, _, function = entry.partition(":")
         try:
             getattr(importlib.import_module(module), function)(order)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
 
+_WORK_REFS = "refs/shoal/cluster"
 OWN_BRANCH = "shoal"
 """Branch of a checkout on another machine."""
 _SENT_REFS = "refs/shoal/others"
@@ -18,6 +19,11 @@ _KINDS = ("branches", "stashes")
 _SHORT_ID = 12
 _MAX_LISTED = 5_000
 """Maximum number of branches or stashes that are sent."""
+
+
+def build_work_ref(session: str, name: str) -> str:
+    """Return the ref with the work of a member or an agent of a session."""
+    return f"{_WORK_REFS}/{session}/{name}"
 
 
 def build_refspecs(ref: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from shoal.core.clock import Clock
 from shoal.core.teams.member_backends import MemberLaunchArgs
 from shoal.workspaces.checkout import GitCheckout, find_git_checkout
 from shoal.workspaces.git_runner import GitRunner
-from shoal.workspaces.member_branches import list_stored_branches
+from shoal.workspaces.member_branches import build_work_ref, list_stored_branches
 from shoal.workspaces.project_transfer import (
     KnownCommits,
     ProjectOrigin,
@@ -19,8 +19,6 @@ from shoal.workspaces.project_transfer import (
     find_project_origin,
     store_checkpoint,
 )
-
-WORK_REFS = "refs/shoal/cluster"
 
 
 class ClusterFiles:
@@ -104,8 +102,3 @@ class ClusterFiles:
         if self._checkout is None:
             self._checkout = await find_git_checkout(self._git, self._cwd)
         return self._checkout
-
-
-def build_work_ref(session: str, name: str) -> str:
-    """Return the ref with the work of a member or an agent of a session."""
-    return f"{WORK_REFS}/{session}/{name}"

@@ -493,7 +493,7 @@ class SessionRecoveryState:
         except StateFileError:
             last_text, detail = "", format_end_reason("cut_off")
         if started.isolation == "remote":
-            from shoal.app.agents.cluster_files import build_work_ref
+            from shoal.workspaces.member_branches import build_work_ref
 
             ref = build_work_ref(sources.store.session, agent)
             detail = format_end_reason("cut_off_on_machine", ref=ref)
