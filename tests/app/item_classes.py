@@ -291,6 +291,7 @@ NOT_NARROWING = {
             "cleanupPeriodDays theme shoal.cluster.address shoal.cluster.cpus shoal.cluster.files"
             " shoal.cluster.lead_host shoal.cluster.uncommitted shoal.cluster.send_keys"
             " shoal.cluster.members_per_process shoal.cluster.fetch_from_remote"
+            " shoal.cluster.without_own_hooks"
             " shoal.durable shoal.store shoal.notify shoal.theme shoal.plain"
             " shoal.split_panes shoal.telemetry.enabled shoal.telemetry.content",
         )
@@ -319,7 +320,7 @@ NOT_NARROWING = {
         " NAME NO_COLOR OTEL_EXPORTER_OTLP_ENDPOINT OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
         " OTEL_EXPORTER_OTLP_TRACES_ENDPOINT OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
         " OTEL_METRICS_EXPORTER OTEL_RESOURCE_ATTRIBUTES OTEL_SDK_DISABLED OTEL_SERVICE_NAME"
-        " OTEL_TRACES_EXPORTER PATH PYTHONHOME SSLKEYLOGFILE SSL_CERT_DIR SSL_CERT_FILE"
+        " OTEL_TRACES_EXPORTER PATH PGPASSFILE PYTHONHOME SSLKEYLOGFILE SSL_CERT_DIR SSL_CERT_FILE"
         " GIT_ALLOW_PROTOCOL GIT_ASKPASS GIT_NO_LAZY_FETCH SSH_ASKPASS_REQUIRE"
         " PYTHONPATH SHELL SHOAL_GUARDIAN SHOAL_HOME SHOAL_PLAIN SHOAL_STORE SSH_AUTH_SOCK TERM TERMCAP"
         " TERM_PROGRAM"

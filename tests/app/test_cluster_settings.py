@@ -12,7 +12,9 @@ from shoal.app.agents.backend_launcher import (
     add_restrictions,
     remove_secret_variables,
 )
+from shoal.app.hooks.hook_sources import list_machine_guards
 from shoal.app.settings.settings import load_settings
+from shoal.app.settings.settings_trust import save_project_trust_decision
 
 
 def test_secrets_in_settings_of_the_command_line_stay_on_the_machine(tmp_path: Path) -> None:
@@ -104,3 +106,30 @@ def test_what_the_files_of_the_lead_forbid_or_ask_holds_on_another_machine(
 
 def test_settings_without_restrictions_are_sent_as_they_are(tmp_path: Path) -> None:
     assert add_restrictions(None, load_settings(cwd=tmp_path)) is None
+
+
+GUARD = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "check"}]}]}}
+REPORT = {"hooks": {"PostToolUse": [{"hooks": [{"type": "command", "command": "tell"}]}]}}
+
+
+def test_hooks_that_decide_and_stay_on_this_machine_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, project = tmp_path / "home", tmp_path / "project"
+    for path in (home, project / ".claude"):
+        path.mkdir(parents=True)
+    monkeypatch.setenv("SHOAL_HOME", str(home))
+
+    def find_guards(own: dict, given: dict, *, sends_project: bool = True) -> list[str]:
+        (home / "settings.json").write_text(json.dumps(own))
+        settings = load_settings(cwd=project, given=json.dumps(given))
+        return list_machine_guards(settings, sends_project=sends_project)
+
+    assert find_guards({}, GUARD) == []
+    assert find_guards(REPORT, REPORT) == []
+    assert find_guards(GUARD, {}) == [f"{home}/settings.json:1"]
+    assert find_guards({**GUARD, "disableAllHooks": True}, {}) == []
+    (project / ".claude" / "settings.json").write_text(json.dumps(GUARD))
+    save_project_trust_decision(load_settings(cwd=project), project, trusted=True)
+    assert find_guards({}, {}) == []
+    assert find_guards({}, {}, sends_project=False) == [f"{project}/.claude/settings.json:1"]

@@ -24,6 +24,7 @@ from git_servers import run_silent_server
 from session_helpers import collect_events, open_session
 from shoal.app.agents.cluster_files import ClusterFiles
 from shoal.app.agents.member_bootstrap import (
+    LeadPaths,
     MemberBootstrap,
     build_inherited_options,
     encode_member_bootstrap,
@@ -94,9 +95,7 @@ def build_bootstrap(cwd: Path | str) -> MemberBootstrap:
             "mode": None,
             "call": "c",
             "session": "s",
-            "run": "/run",
-            "transcript": "/transcript",
-            "snapshot": "/snapshot",
+            "paths": {"run": "/run", "transcript": "/transcript", "snapshot": "/snapshot"},
             "rules": {},
             "answered": [],
             "denied": [],
@@ -378,7 +377,7 @@ async def test_the_only_member_of_a_process_ends_with_a_signal(tmp_path: Path) -
 
 def test_what_exists_only_on_the_machine_of_the_lead_is_left_out(tmp_path: Path) -> None:
     adapted = _adapt_to_machine(build_bootstrap(tmp_path), None)
-    assert (adapted.run, adapted.transcript, adapted.snapshot) == ("", "", "")
+    assert adapted.paths == LeadPaths()
     assert adapted.opened.cwd == str(tmp_path)
     with pytest.raises(ShoalError, match=socket.gethostname()):
         _adapt_to_machine(build_bootstrap(tmp_path / "missing"), None)

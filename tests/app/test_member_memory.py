@@ -20,7 +20,7 @@ import pytest
 from agent_scripts import script_agents
 from server_scripts import run_provider
 from session_helpers import open_session
-from shoal.app.agents.member_bootstrap import MemberBootstrap, build_inherited_options
+from shoal.app.agents.member_bootstrap import LeadPaths, MemberBootstrap, build_inherited_options
 from shoal.app.options import Options
 from shoal.app.session.member_main import run_member_session
 from shoal.app.session.ray_member_main import _HostedMember
@@ -122,9 +122,7 @@ def build_bootstrap(cwd: Path, store: Store, session: str, run: Path, name: Agen
         mode=None,
         call="c",
         session=session,
-        run=str(run),
-        transcript="",
-        snapshot="",
+        paths=LeadPaths(run=str(run)),
         rules=BudgetLimitSet(),
         answered=(),
         denied=(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ import shoal
 from agent_scripts import call_tool
 from ray_machines import RayMachines
 from server_scripts import join_text, run_provider
+from shoal.app.settings.settings import load_settings
+from shoal.app.settings.settings_trust import save_project_trust_decision
 from shoal.core.events import AgentEnded, AgentStarted, Event, NoteAdded, ToolFinished, ToolOutputReturned
 from shoal.testing.mock_replies import ReplyLike, RequestBody
 from team_scripts import get_home
@@ -148,6 +151,44 @@ async def test_what_the_settings_of_the_lead_forbid_is_forbidden_on_other_machin
         far = [each.body for each in server.requests if JOB in str(each.body["messages"][0])]
         assert "the rule Bash(touch:*) (--settings:1) forbids it" in str(far[-1]["messages"][-1])
     assert not (tmp_path / "made").exists()
+
+
+async def test_trusted_hooks_and_rules_of_the_project_apply_on_other_machines(
+    tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = create_project(tmp_path)
+    (project / ".claude").mkdir()
+    hook = {"type": "command", "command": 'grep -q forbidden && echo "not that" >&2 && exit 2 || exit 0'}
+    own = {
+        "hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [hook]}]},
+        "permissions": {"allow": ["Bash(mkdir:*)"]},
+    }
+    (project / ".claude" / "settings.json").write_text(json.dumps(own))
+    run_git(project, "add", "-A")
+    run_git(project, "commit", "-qm", "settings")
+    save_project_trust_decision(load_settings(cwd=project), project, trusted=True)
+    minds = Minds(
+        [start_far_agent(), "It runs.", "Heard."],
+        [
+            call_tool("Bash", "b1", command="mkdir forbidden"),
+            call_tool("Bash", "b2", command="mkdir made"),
+            "Done.",
+        ],
+    )
+    async with run_provider(monkeypatch, lead=[minds.reply]) as server:
+        machines.use_provider(server.url)
+        settings = machines.build_settings(files="git")
+        async with open_cluster_session(
+            project, machines, cluster_database, settings=settings, skip_permissions=False
+        ) as session:
+            await run_turns(session)
+        far = [each.body for each in server.requests if JOB in str(each.body["messages"][0])]
+    assert "not that" in str(far[-1]["messages"][2])
+    assert "is_error': True" not in str(far[-1]["messages"][4])
+    await assert_no_member_process_is_left(machines)
+    assert not [
+        path for each in machines.machines for path in each.home.glob("shoal/cluster/checkouts/.*.trust")
+    ]
 
 
 @pytest.mark.spec("ISO-04", "BCK-07")

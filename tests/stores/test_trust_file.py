@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from shoal.core.errors import StateFileError
-from shoal.stores.files.home.trust_file import ProjectTrustFile, find_project_of_worktree
+from shoal.stores.files.home.trust_file import (
+    ProjectTrustFile,
+    find_project_of_worktree,
+    get_sent_trust_file,
+    store_sent_decisions,
+)
 from shoal.wire.trust_codec import TrustDecision
 
 
@@ -45,6 +50,28 @@ def test_each_file_of_a_project_has_its_own_decision_until_it_is_removed(home: P
     # A link leads to the same project.
     (tmp_path / "link").symlink_to(two)
     assert trust.get_trust_decision(tmp_path / "link", "a.json") == NO
+
+
+def test_a_checkout_on_another_machine_has_the_decisions_of_its_lead(home: Path, tmp_path: Path) -> None:
+    trust, project = ProjectTrustFile(home), tmp_path / "project"
+    trust.store_trust_decisions(project, {"a.json": YES, "b.json": NO})
+    sent = trust.list_project_decisions(project)
+    assert sent == {"a.json": YES, "b.json": NO}
+    assert trust.list_project_decisions(tmp_path / "other") == {}
+    there = ProjectTrustFile(tmp_path / "there")
+    checkout = tmp_path / "there" / "shoal" / "cluster" / "checkouts" / "s1-ann"
+    checkout.mkdir(parents=True)
+    store_sent_decisions(checkout, sent)
+    assert there.get_trust_decision(checkout, "a.json") == YES
+    assert there.get_trust_decision(checkout / "packages" / "one", "b.json") == NO
+    assert there.get_trust_decision(checkout.with_name("s1-ben"), "a.json") is None
+    assert there.get_trust_decision(checkout.parent, "a.json") is None
+    # The person at the other machine decides on this directory, too.
+    there.store_trust_decisions(checkout, {"a.json": NO})
+    assert there.get_trust_decision(checkout, "a.json") == NO
+    get_sent_trust_file(checkout).write_text("[]")
+    with pytest.raises(StateFileError):
+        there.get_trust_decision(checkout, "b.json")
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,32 @@ async def test_keys_are_not_sent_over_connections_that_are_not_encrypted(
     assert "not encrypted, so no key is sent" in told
 
 
+@pytest.mark.needs("postgres", "asyncpg")
+@pytest.mark.parametrize("is_accepted", [False, True])
+async def test_a_member_without_the_hooks_that_decide_about_its_calls_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: str, is_accepted: bool
+) -> None:
+    hook = {"matcher": "Bash", "hooks": [{"type": "command", "command": "true"}]}
+    (get_home() / "settings.json").write_text(json.dumps({"hooks": {"PreToolUse": [hook]}}))
+    cluster = {"address": "127.0.0.1:1", "without_own_hooks": is_accepted}
+    async with (
+        run_provider(monkeypatch, lead=[CREATE, spawn_member("ann"), "Over."]) as server,
+        shoal.open(
+            cwd=tmp_path,
+            model="anthropic:claude-sonnet-4-5",
+            skip_permissions=True,
+            settings=json.dumps({"shoal": {"teammate_mode": "ray", "cluster": cluster}}),
+            store=database,
+        ) as session,
+    ):
+        await run_all_turns(session, "Go.")
+        assert session.teams.list_members() == ()
+    told = join_conversation(server.requests[-1].body)
+    assert ("do not run on other machines" in told) is not is_accepted
+    # With the setting, the next obstacle is that there is no cluster at this address.
+    assert ("settings.json:1" in told) is not is_accepted
+
+
 def test_a_member_gets_the_keys_of_its_lead_only_if_the_settings_ask_for_it(tmp_path: Path) -> None:
     (get_home() / "settings.json").write_text(
         json.dumps({"env": {"ANTHROPIC_API_KEY": "sk-lead", "OTHER_TOKEN": "private"}})

@@ -28,6 +28,7 @@ from shoal.app.agents.member_bootstrap import (
     InheritedMemberOptions,
     InheritedModelOptions,
     InheritedPermissionOptions,
+    LeadPaths,
     MemberBootstrap,
 )
 from shoal.app.isolation.machine_checks import DoctorDiagnostic
@@ -203,6 +204,7 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
     "member protocol, down": _group_by_tag(get_args(MessageFromLead)),
     "member protocol, parts": {
         "bootstrap": MemberBootstrap,
+        "paths of the lead": LeadPaths,
         "agent job": AgentJobBootstrap,
         "options": InheritedMemberOptions,
         "permission options": InheritedPermissionOptions,

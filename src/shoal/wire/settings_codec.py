@@ -121,6 +121,9 @@ class ClusterSettings(Struct, frozen=True, kw_only=True):
     send_keys: bool = False
     """True if teammates on other machines use the model keys of this machine; this needs TLS (`RAY_USE_TLS`).
     Otherwise, each machine uses its own keys."""
+    without_own_hooks: bool = False
+    """True if teammates run on other machines although hooks of your own settings decide about calls: these
+    hooks do not run there. False refuses to start such teammates."""
 
 
 TeammateMode: TypeAlias = Literal["auto", "in-process", "process", "tmux", "iterm2", "ray"]

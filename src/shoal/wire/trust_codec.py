@@ -30,6 +30,13 @@ def parse_trust_decision(content: bytes, project: str, file: str) -> TrustDecisi
         raise ValueError(f"{project}, {file}: {error}") from error
 
 
+def list_trust_decisions(content: bytes, project: str) -> dict[str, TrustDecision]:
+    """Return all decisions for a project, by file; raise `ValueError` if one of them is not valid."""
+    files = _get_trust_by_project(_parse_trust_file(content)).get(project, {})
+    found = {file: parse_trust_decision(content, project, file) for file in files}
+    return {file: decision for file, decision in found.items() if decision is not None}
+
+
 def update_trust_decisions(
     content: bytes, project: str, decisions: Mapping[str, TrustDecision | None]
 ) -> bytes:

@@ -1,7 +1,7 @@
 """Owners of the checkouts on a machine of a cluster: who may remove one, and which ones nobody needs anymore.
 
-The files are next to the checkouts: `.NAME.unsent` marks files that could not be sent, and a process holds a
-lock on `.NAME.OWNER.lock` as long as it runs.
+The files are next to the checkouts: `.NAME.unsent` marks files that could not be sent, `.NAME.trust` has the
+lead's decisions on settings of the project, and a process holds a lock on `.NAME.OWNER.lock` while it runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CheckoutOwner:
     def remove(self) -> None:
         """Remove the checkout, unless a later process has made its own in the same place."""
         if _read_owner(self._top) in ("", self._name):
-            shutil.rmtree(self._top, ignore_errors=True)
+            _remove_checkout(self._top)
             self.mark_unsent_files(has_some=False)
         lock, self._lock = self._lock, None
         if lock is not None:
@@ -85,10 +85,16 @@ def remove_abandoned_checkouts(directory: Path) -> None:
         for top in directory.iterdir():
             # A checkout that was kept has a dot in its name.
             if "." not in top.name and not _get_mark(top).exists() and _is_abandoned(top):
-                shutil.rmtree(top, ignore_errors=True)
+                _remove_checkout(top)
         for lock in directory.glob(f".*-{_get_host()}.lock"):
             if not _is_locked(lock):
                 lock.unlink(missing_ok=True)
+
+
+def _remove_checkout(top: Path) -> None:
+    shutil.rmtree(top, ignore_errors=True)
+    with suppress(OSError):
+        top.with_name(f".{top.name}.trust").unlink(missing_ok=True)
 
 
 def _is_abandoned(top: Path) -> bool:

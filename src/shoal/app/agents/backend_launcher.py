@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.member_setup import resolve_launch_permission_mode
+from shoal.app.hooks.hook_sources import list_machine_guards
 from shoal.app.model_notices import format_session_notice
 from shoal.app.models.child_model import format_qualified_model_name
 from shoal.app.options import Options
@@ -40,6 +41,7 @@ from shoal.core.teams.member_backends import (
 )
 from shoal.core.teams.roster import BackendType, RosterEntry
 from shoal.core.text.redaction import is_secret_variable_name
+from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.stores.store_choice import get_shared_address, to_shared_store
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from shoal.app.runtime.runtime import Runtime
     from shoal.backends.process_backend import ProcessBackend
     from shoal.policy.permission_engine import PermissionEngine
+    from shoal.wire.trust_codec import TrustDecision
 
 MEMBER_ENTRY_POINT = "shoal.app.session.member_main:main"
 CLUSTER_MEMBER_ENTRY_POINT = "shoal.app.session.ray_member_main:main"
@@ -124,7 +127,7 @@ class BackendMemberLauncher:
             env={**runtime.settings.environ, **AGENT_ENVIRONMENT_MARKS},
             bootstrap=b""
             if self.is_foreign_agent_type(entry.agent_type)
-            else self._build_bootstrap(entry, request, mode, call, self._select_inherited_options(backend)),
+            else self._build_bootstrap(entry, request, mode, call, backend),
             program=runtime.settings.own.teammate_programs.get(entry.agent_type, ()),
             split=runtime.settings.own.split_panes,
             resources=self._resolve_resources(entry.name, entry.agent_type, entry.resources),
@@ -162,7 +165,7 @@ class BackendMemberLauncher:
             cwd=str(lead.environment.workspace.root),
             joined_at=0,
         )
-        bootstrap = self._build_bootstrap(entry, request, None, "", self._select_inherited_options("ray"))
+        bootstrap = self._build_bootstrap(entry, request, None, "", "ray")
         launch = MemberProcessLaunchSpec(
             launch_args=self._build_launch_args(entry, None),
             cwd=self._resolve_member_cwd(entry),
@@ -296,7 +299,11 @@ class BackendMemberLauncher:
                 "its files on this machine. Set shoal.store to postgresql://USER@HOST/DATABASE in your own "
                 "settings."
             )
-        return explain_unsafe_keys(self._runtime.settings)
+        settings, plugins = self._runtime.settings, self._runtime.config.plugins.build_hook_documents()
+        guards = list_machine_guards(settings, plugins, sends_project=settings.own.cluster.files == "git")
+        if guards and not settings.own.cluster.without_own_hooks:
+            return format_session_notice("hooks_stay_here", places=", ".join(guards))
+        return explain_unsafe_keys(settings)
 
     def _build_launch_args(
         self, entry: RosterEntry, requested_mode: PermissionMode | None
@@ -353,15 +360,20 @@ class BackendMemberLauncher:
             settings=add_restrictions(add_model_choice(shown, settings), settings),
         )
 
+    def _list_trust_decisions(self) -> dict[str, TrustDecision]:
+        root = self._runtime.agents.running.lead.environment.workspace.root
+        return ProjectTrustFile(self._runtime.settings.home).list_project_decisions(root)
+
     def _build_bootstrap(
         self,
         entry: RosterEntry,
         request: SpawnRequest | None,
         mode: PermissionMode | None,
         call: str,
-        options: Options,
+        backend: BackendType,
     ) -> bytes:
         from shoal.app.agents.member_bootstrap import (
+            LeadPaths,
             MemberBootstrap,
             build_budget_limit_set,
             build_inherited_options,
@@ -369,7 +381,7 @@ class BackendMemberLauncher:
         )
 
         runtime, lead = self._runtime, self._runtime.agents.running.lead
-        permissions = get_permission_engine(lead)
+        permissions, options = get_permission_engine(lead), self._select_inherited_options(backend)
         model = options.model if lead.model is runtime.lead.model else format_qualified_model_name(lead.model)
         telemetry, agent = runtime.agents.telemetry, AgentId(entry.agent_id)
         return encode_member_bootstrap(
@@ -380,13 +392,16 @@ class BackendMemberLauncher:
                 mode=mode,
                 call=call,
                 session=lead.identity.session,
-                run=str(runtime.store.directory),
-                transcript=str(runtime.config.history.store.get_transcript_path(LEAD_ID) or ""),
-                snapshot=str(runtime.processes.shells.launcher.shell_snapshot_path or ""),
+                paths=LeadPaths(
+                    run=str(runtime.store.directory),
+                    transcript=str(runtime.config.history.store.get_transcript_path(LEAD_ID) or ""),
+                    snapshot=str(runtime.processes.shells.launcher.shell_snapshot_path or ""),
+                ),
                 rules=build_budget_limit_set(runtime.budget),
                 answered=permissions.answers.updates,
                 denied=self._list_inherited_denials(permissions),
                 only=permissions.restrictions.only,
+                trusted=self._list_trust_decisions() if backend == "ray" else {},
                 opened=build_inherited_options(
                     options,
                     cwd=runtime.config.cwd,

@@ -27,6 +27,7 @@ from shoal.team.channel.lead_channel import BudgetLimitSet, LeadChannel
 from shoal.team.members.member_host import TeamMembership
 from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
 from shoal.wire.settings_codec import TeammateMode
+from shoal.wire.trust_codec import TrustDecision
 
 
 class InheritedPermissionOptions(Struct, frozen=True, kw_only=True):
@@ -83,6 +84,15 @@ class AgentJobBootstrap(Struct, frozen=True, kw_only=True):
     """True if an earlier process of this agent was lost."""
 
 
+class LeadPaths(Struct, frozen=True, kw_only=True):
+    """Paths on the lead's machine; empty on other machines."""
+
+    run: str = ""
+    transcript: str = ""
+    snapshot: str = ""
+    """Shell snapshot of the lead, if it has one, so that the member's process does not take its own."""
+
+
 class MemberBootstrap(Struct, frozen=True, kw_only=True):
     name: AgentName
     team: TeamName
@@ -90,10 +100,7 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
     mode: PermissionMode | None
     call: str
     session: str
-    run: str
-    transcript: str
-    snapshot: str
-    """Shell snapshot of the lead, if it has one, so that the member's process does not take its own."""
+    paths: LeadPaths
     rules: BudgetLimitSet
     answered: tuple[
         AddPermissionRulesSuggestion | AddDirectoriesPermissionSuggestion | SetPermissionModeSuggestion, ...
@@ -104,6 +111,8 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
     only: tuple[tuple[str, ...], ...] = ()
     """Tools of definitions with patterns that its lead is restricted to; it must satisfy each of these."""
     opened: InheritedMemberOptions
+    trusted: dict[str, TrustDecision] = {}
+    """The lead's decisions on settings files of the project, for a checkout on another machine."""
     job: AgentJobBootstrap | None = None
     """Set if the process runs an agent for one job, and no member of a team."""
 
@@ -116,9 +125,9 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
             call=self.call,
             channel=channel,
             session=self.session,
-            run_directory=self.run,
-            transcript=self.transcript,
-            snapshot=self.snapshot,
+            run_directory=self.paths.run,
+            transcript=self.paths.transcript,
+            snapshot=self.paths.snapshot,
             denied_tools=self.denied,
             only_tools=self.only,
             agent="" if self.job is None else self.job.agent,

@@ -48,6 +48,23 @@ def load_configured_hooks(
     return merge_parsed_hooks(found)
 
 
+def list_machine_guards(
+    settings: Settings, plugins: Sequence[SettingsDocument] = (), *, sends_project: bool
+) -> list[str]:
+    """Return the places of hooks that decide about calls, and that other machines do not get.
+
+    Those of the command line are sent. With `sends_project`, so are those of the project that are trusted.
+    """
+    sent = ("command line", "project") if sends_project else ("command line",)
+    return [
+        document.locate_key(("hooks", event))
+        for document in (*settings.documents, *plugins)
+        if document.kind not in sent and not are_settings_hooks_disabled(document, settings)
+        for event in ("PreToolUse", "PermissionRequest")
+        if (document.raw.get("hooks") or {}).get(event)
+    ]
+
+
 def list_unused_settings(settings: Settings, hooks: ParsedHooks) -> tuple[str, ...]:
     """Return a sentence for each item that a session starts without, because it is only a convenience."""
     return (*map(str, settings.findings.unused_items), *hooks.unused)

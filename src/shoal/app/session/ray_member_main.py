@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from shoal.app.agents.member_bootstrap import MemberBootstrap, decode_member_bootstrap
+from shoal.app.agents.member_bootstrap import LeadPaths, MemberBootstrap, decode_member_bootstrap
 from shoal.app.session.member_main import end_session_on_signals, request_session_end, run_member_session
 from shoal.app.session.session import Session
 from shoal.app.settings.settings import load_settings
@@ -40,6 +40,7 @@ from shoal.core.errors import ShoalError, WorktreeError
 from shoal.core.events import Event, ToolFinished
 from shoal.core.teams.member_backends import AGENT_ENVIRONMENT_MARKS
 from shoal.stores.files.home.home_paths import get_process_records_directory
+from shoal.stores.files.home.trust_file import store_sent_decisions
 from shoal.stores.postgres.suspended_tasks import create_member_context, install_suspendable_tasks
 from shoal.workspaces.git_runner import GitRunner
 from shoal.workspaces.project_transfer import KnownCommits, MachineCheckout, ProjectOrigin
@@ -436,6 +437,6 @@ def _adapt_to_machine(bootstrap: MemberBootstrap, checkout: MachineCheckout | No
     cwd = Path(bootstrap.opened.cwd) if checkout is None else checkout.cwd
     if not cwd.is_dir():
         raise ShoalError(f"The directory {cwd} does not exist on the machine {socket.gethostname()}.")
-    return replace(
-        bootstrap, run="", transcript="", snapshot="", opened=replace(bootstrap.opened, cwd=str(cwd))
-    )
+    if checkout is not None:
+        store_sent_decisions(checkout.top, bootstrap.trusted)
+    return replace(bootstrap, paths=LeadPaths(), opened=replace(bootstrap.opened, cwd=str(cwd)))

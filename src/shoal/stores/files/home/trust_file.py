@@ -14,10 +14,13 @@ from shoal.stores.files.home.home_paths import (
 from shoal.stores.files.locks.flocks import lock_file_for_update
 from shoal.wire.trust_codec import (
     TrustDecision,
+    list_trust_decisions,
     parse_trust_decision,
     remove_project_trust,
     update_trust_decisions,
 )
+
+_SENT_PROJECT = "lead"
 
 
 class ProjectTrustFile:
@@ -29,17 +32,35 @@ class ProjectTrustFile:
     def get_trust_decision(self, project: Path, file: str) -> TrustDecision | None:
         """Return the decision on a file, or None; raise `StateFileError` if the trust file is invalid.
 
-        A worktree below `.claude/worktrees` without its own decision has that of its project: a decision
-        holds only for the content that the user saw.
+        A worktree below `.claude/worktrees` without its own decision has that of its project, and a checkout
+        of a project on another machine has that of its lead: a decision holds only for the content that the
+        user saw.
         """
         try:
             content = self._read_content()
             decision = parse_trust_decision(content, _get_project_trust_key(project), file)
             if decision is None and (owner := find_project_of_worktree(project)) is not None:
                 decision = parse_trust_decision(content, _get_project_trust_key(owner), file)
+            if decision is None and (sent := self._find_sent_decisions(project)) is not None:
+                decision = parse_trust_decision(_read_if_exists(sent), _SENT_PROJECT, file)
         except ValueError as error:
             raise self._build_invalid_file_error(error) from error
         return decision
+
+    def list_project_decisions(self, project: Path) -> dict[str, TrustDecision]:
+        """Return the decisions on the files of a project. Raises `StateFileError`."""
+        try:
+            return list_trust_decisions(self._read_content(), _get_project_trust_key(project))
+        except ValueError as error:
+            raise self._build_invalid_file_error(error) from error
+
+    def _find_sent_decisions(self, project: Path) -> Path | None:
+        """Return the file with the decisions of the lead if a project is in a checkout on another machine."""
+        checkouts = Path(os.path.realpath(self.path.parent / "cluster" / "checkouts"))
+        place = Path(os.path.realpath(project))
+        if checkouts not in place.parents:
+            return None
+        return get_sent_trust_file(checkouts / place.relative_to(checkouts).parts[0])
 
     def store_trust_decisions(self, project: Path, decisions: Mapping[str, TrustDecision | None]) -> None:
         """Store decisions on files of a project, None to remove one. Raises `StateFileError`."""
@@ -62,16 +83,34 @@ class ProjectTrustFile:
             write_file_atomically(self.path, content, durable=True)
 
     def _read_content(self) -> bytes:
-        try:
-            return read_state_file(self.path)
-        except (FileNotFoundError, NotADirectoryError):
-            return b""
-        except OSError as error:
-            raise StateFileError(f"Cannot read {self.path}: {error.strerror}.", path=self.path) from error
+        return _read_if_exists(self.path)
 
     def _build_invalid_file_error(self, error: ValueError) -> StateFileError:
         message = f"{self.path} is not valid ({error}). Fix it, or remove it and trust your projects again."
         return StateFileError(message, path=self.path)
+
+
+def store_sent_decisions(checkout: Path, decisions: Mapping[str, TrustDecision]) -> None:
+    """Store the lead's decisions next to a checkout on another machine. Raises `StateFileError`."""
+    path = get_sent_trust_file(checkout)
+    try:
+        write_file_atomically(path, update_trust_decisions(b"", _SENT_PROJECT, decisions), durable=False)
+    except OSError as error:
+        raise StateFileError(f"Cannot write {path}: {error.strerror}.", path=path) from error
+
+
+def get_sent_trust_file(checkout: Path) -> Path:
+    """Return the file with the decisions that the lead has sent for a checkout on another machine."""
+    return checkout.with_name(f".{checkout.name}.trust")
+
+
+def _read_if_exists(path: Path) -> bytes:
+    try:
+        return read_state_file(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
+    except OSError as error:
+        raise StateFileError(f"Cannot read {path}: {error.strerror}.", path=path) from error
 
 
 def _get_project_trust_key(project: Path) -> str:
