@@ -16,3 +16,10 @@ async def test_a_label_that_ray_would_refuse_is_refused_at_once(
     ran = await shoal("cluster", *command, "--label", label)
     assert ran.code == 2
     assert f"{label!r} is not a valid label. Use NAME=VALUE." in ran.err
+
+
+@pytest.mark.parametrize("command", [("head",), ("join", "127.0.0.1:1")])
+async def test_memory_without_a_unit_is_refused(shoal: ShoalProgram, command: tuple[str, ...]) -> None:
+    ran = await shoal("cluster", *command, "--memory", "8")
+    assert ran.code == 2
+    assert "--memory: 8 is 8 bytes. Add a unit, for example 8GB." in ran.err

@@ -46,6 +46,7 @@ cpus_option = click.option(
 gpus_option = click.option(
     "--gpus", type=click.FloatRange(min=0), help="Number of GPUs to offer; by default, all that Ray finds."
 )
+_LEAST_MEMORY = 1 << 20
 memory_option = click.option(
     "--memory", metavar="SIZE", help="Memory to offer, such as 8GB; by default, Ray measures it."
 )
@@ -226,6 +227,8 @@ def _parse_offer(*, cpus: float | None, gpus: float | None, memory: str | None) 
         size = None if memory is None else parse_resource_request({"memory": memory}).memory
     except InvalidFrontMatterFieldError as error:
         raise click.UsageError(f"--{error}") from None  # it starts with the key
+    if size is not None and size < _LEAST_MEMORY:
+        raise click.UsageError(f"--memory: {memory} is {size} bytes. Add a unit, for example 8GB.")
     return {"cpus": cpus, "gpus": gpus, "memory": size}
 
 
