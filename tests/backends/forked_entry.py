@@ -10,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,7 @@ def describe_process(fd: int, fds: list[int]) -> dict[str, Any]:
         "fds": fds,
         "files": {n: str(Path(f"/proc/self/fd/{n}").readlink()) for n in (0, 1, 2)},
         "chance": random.random(),
+        "temporary": tempfile.gettempdir(),
         "name": Path("/proc/self/comm").read_text().strip(),
         "ignored": int(masks["SigIgn"], 16) & 0x7FFF_FFFF,
         "blocked": int(masks["SigBlk"], 16) & 0x7FFF_FFFF,

@@ -79,7 +79,14 @@ async def describe_child(tmp_path: Path) -> dict[str, Any]:
     """Return what a child of a fork server sees of itself, and whether they are related as they should be."""
     launcher = GuardedProcessLauncher(SystemClock())
     log = ChildProcessLog(tmp_path / "server.log")
-    server = await start_fork_server(launcher, SystemClock(), entry="forked_entry:main", preload=(), log=log)
+    server = await start_fork_server(
+        launcher,
+        SystemClock(),
+        entry="forked_entry:main",
+        preload=(),
+        log=log,
+        temporary_files=tmp_path / "files",
+    )
     try:
         own_end, child_end = socket.socketpair()
         line = SocketChannel(own_end)

@@ -17,7 +17,7 @@ from process_helpers import wait_for_exit, wait_for_exits_in, wait_for_member_ex
 from elapsed_times import MeasuredWork, is_done_within, scale_to_load
 from process_search import find_processes_in, wait_for_processes_in
 from shoal.backends.guarded_processes import GuardedProcessLauncher
-from shoal.backends.process_backend import ForkedMemberProcess, ProcessBackend
+from shoal.backends.process_backend import FORK_SERVER_FILES, ForkedMemberProcess, ProcessBackend
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ProcessError
 from shoal.core.ids import AgentId
@@ -161,6 +161,30 @@ async def test_preloaded_modules_are_imported_in_every_child(
     description = await describe_child(backend, make_launch(tmp_path, do="describe"))
     assert "shoal.core.agents.cron" in description["imported"]
     await backend.aclose()
+
+
+@pytest.mark.spec("USR-23")
+async def test_files_of_a_fork_server_that_is_killed_while_it_warms_up_are_removed(
+    processes: GuardedProcessLauncher, tmp_path: Path
+) -> None:
+    logs, warmup = tmp_path / "logs", "shoal.app.session.warmup"
+    backend = ProcessBackend(
+        processes, SystemClock(), entry=ENTRY, preload=[warmup], log_directory=tmp_path / "logs"
+    )
+    await backend.start_setup()
+    async with asyncio.timeout(scale_to_load(10)):
+        while not list(logs.glob(f"{FORK_SERVER_FILES}/*")):
+            await asyncio.sleep(0.001)
+    assert backend.fork_server_pid is not None
+    os.kill(backend.fork_server_pid, signal.SIGKILL)
+    left = list(logs.glob(f"{FORK_SERVER_FILES}/*"))
+    description = await describe_child(backend, make_launch(tmp_path, do="describe"))
+    assert not any(path.exists() for path in left)
+    # The children have the environment of their order, and nothing that the fork server derived from its own.
+    assert "TMPDIR" not in description["env"]
+    assert description["temporary"] == "/tmp"
+    await backend.aclose()
+    assert not (logs / FORK_SERVER_FILES).exists()
 
 
 async def test_sixteen_concurrent_spawns_share_one_server(backend: ProcessBackend, tmp_path: Path) -> None:

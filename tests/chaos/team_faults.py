@@ -51,7 +51,7 @@ _TEMPORARY_FILES = (
     r"worktrees/[^/]+/(\.shoal-[\d-]+\.tmp|\.agent-\w+\.index)",
     r"shoal/leases/\.?\w+",
     r"worktrees/[^/]+/\.owners/.+",
-    r"shell-snapshots/snapshot-\w+-\d+-\w+\.sh(\.part)?",
+    r"shell-snapshots/snapshot-\w+-\d+-[\w-]+\.sh(\.part)?",
 )
 """Files of a killed writer: the next one takes them over, or removes them when they are old enough."""
 

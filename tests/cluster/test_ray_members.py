@@ -158,6 +158,7 @@ async def test_a_member_of_a_killed_machine_continues_on_another(
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(run_turns(session))
                 await wait_for_file(tmp_path / "reached")
+                await starts.wait_for_start(1)
                 before = machines.find_machine(find_member(session, "ann").pid)
                 killed_at = time.monotonic()
                 before.kill()
@@ -191,6 +192,7 @@ async def test_a_member_whose_machine_asks_its_process_to_end_is_started_again(
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(run_turns(session))
                 await wait_for_file(tmp_path / "reached")
+                await starts.wait_for_start(1)
                 os.kill(find_member(session, "ann").pid, signal.SIGTERM)
                 await starts.wait_for_start(2)
         assert has_line(server, "lead", "I moved.")
@@ -351,6 +353,7 @@ async def test_work_of_a_killed_machine_is_in_the_project_and_continues_elsewher
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(run_turns(session))
                 await wait_for_file(reached)
+                await starts.wait_for_start(1)
                 async with asyncio.timeout(PATIENCE):
                     while "half" not in run_git(project, "show", f"{ref}:notes.txt", check=False):
                         await asyncio.sleep(0.05)

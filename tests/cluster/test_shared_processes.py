@@ -140,6 +140,8 @@ async def test_a_member_is_stopped_alone_and_one_with_resources_has_its_own_proc
                     tasks.create_task(run_turns(session))
                     await wait_for_file(tmp_path / "ann-works")
                     await wait_for_file(tmp_path / "ben-works")
+                    # cat starts last, in a process of its own, and the lead lists members once they have started.
+                    await starts.wait_for({"ann", "ben", "cat"}, 1)
                     shared, own = (find_member(session, name).pid for name in ("ben", "cat"))
                     assert find_member(session, "ann").pid == shared != own
                     await session.stop_task("ann")
@@ -188,6 +190,7 @@ async def test_members_of_a_process_that_is_asked_to_end_continue_with_their_fil
                 tasks.create_task(run_turns(session))
                 for name in names:
                     await wait_for_file(tmp_path / name)
+                await starts.wait_for(set(names), 1)
                 pids = {name: find_member(session, name).pid for name in names}
                 for pid in set(pids.values()):
                     os.kill(pid, signal.SIGTERM)

@@ -10,7 +10,8 @@ from pathlib import Path
 from syntax_trees import list_children, list_nodes, parse_module
 
 MODEL_REFUSALS = frozenset(
-    {"AgentRequestRefused", "AgentTranscriptMissing", "QuestionUnanswerable", "ScheduleRefused"}
+    {"AgentRequestRefused", "AgentTranscriptMissing", "AgentProcessNotStarted", "QuestionUnanswerable"}
+    | {"ScheduleRefused"}
     | {"TaskUpdateRefused", "TeamStoreError", "TeamNotFound", "TeamHasActiveMembers", "InboxNotFound"}
     | {"InvalidName", "InvalidCronExpression", "LockUnavailable", "ProcessError", "TmuxCommandError"}
     | {"WorkspaceError", "WorktreeError", "MergeConflict", "WorkflowError", "WorkflowStopped"}

@@ -406,16 +406,15 @@ def test_old_logs_without_a_session_are_removed_unless_they_are_open(home: Path,
 def test_old_snapshots_are_removed_unless_they_are_in_use(home: Path):
     directory = home / "shell-snapshots"
     directory.mkdir(parents=True)
-    used, free, half = (
-        directory / f"snapshot-bash-1-0123abc{number}.sh{end}"
-        for number, end in ((0, ""), (1, ""), (2, ".part"))
+    used, free, of_teammate, half = (
+        directory / f"snapshot-bash-1-0123abc{end}" for end in ("0.sh", "1.sh", "1-0123abcd.sh", "2.sh.part")
     )
-    for snapshot in (used, free):
+    for snapshot in (used, free, of_teammate):
         snapshot.write_text("alias x=y\n# whole\n")
     half.write_text("alias")
     set_age(directory, OLD)
     held = lock_shell_snapshot(used)
-    assert run_cleanup(home).snapshots == 2
+    assert run_cleanup(home).snapshots == 3
     assert list(directory.iterdir()) == [used]
     os.close(held)
     assert run_cleanup(home).snapshots == 1

@@ -11,11 +11,13 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from team_helpers import make_shoal_settings, watch_for_event
 
 from agent_scripts import call_tool, run_all_turns
 from elapsed_times import scale_to_load
 from process_search import find_processes_in
 from server_scripts import find_speaker, join_conversation, open_process_session, run_provider
+from shoal.core.events import ToolStarted
 from shoal.testing import MockServer
 from shoal.testing.mock_replies import RequestBody
 from team_scripts import read_team_config, spawn_member
@@ -81,6 +83,34 @@ async def test_all_processes_exit_within_five_seconds_and_the_team_can_be_resume
     assert "Your process ended while you were working" in join_conversation(asked)
     assert "These tasks in progress are yours: #1." in join_conversation(asked)
     assert not find_processes_in(tmp_path)
+
+
+@pytest.mark.spec("USR-23", "USR-12", "LIF-04")
+async def test_temporary_files_of_a_killed_member_are_removed_with_its_team(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without restarts, it leaves the team, so no later process of it removes them."""
+    project, temporary = tmp_path / "project", tmp_path / "tmp"
+    project.mkdir()
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    lead = [call_tool("TeamCreate", team_name="crew"), spawn_member("ann"), "Wait.", "Good."]
+    settings = make_shoal_settings(teammate_mode="process", teammate_restarts=0)
+    async with (
+        run_provider(monkeypatch, lead=lead, ann=[call_tool("Bash", "b0", command="true"), WAIT]),
+        open_process_session(project, settings=settings) as session,
+        asyncio.timeout(60),
+    ):
+        waits = watch_for_event(session, lambda e: isinstance(e, ToolStarted) and e.call == "b1")
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(run_all_turns(session, "Go."))
+            await waits.wait()
+            (ann,) = session.list_members()
+            assert ann.pid is not None
+            assert list(temporary.iterdir())
+            os.kill(ann.pid, signal.SIGKILL)
+        assert session.list_members() == ()
+    assert not list(temporary.iterdir())
 
 
 def read_command_line(pid: int) -> str:

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +18,14 @@ from team_helpers import make_shoal_settings
 
 import shoal
 from agent_scripts import call_tool, run_all_turns
-from server_scripts import join_conversation, open_process_session, run_provider
+from server_scripts import join_conversation, list_requests_of, open_process_session, run_provider
+from shoal.app.agents.backend_launcher import LOG_DIRECTORY
 from shoal.app.teams.team_store import TeamStore
+from shoal.backends.guardian import list_descendant_pids
 from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
 from shoal.core.teams.tasks import TaskDraft
+from shoal.team.members import member_recovery
 from team_scripts import get_home, read_inbox, read_team_config, send_message, spawn_member
 
 CREATE = call_tool("TeamCreate", team_name="crew")
@@ -85,6 +94,81 @@ async def test_a_member_that_cannot_continue_here_either_is_down_for_the_first_r
             (member,) = session.teams.list_members()
     assert member.state == "down"
     assert "no Ray cluster is configured" in member.down_cause
+
+
+@contextmanager
+def kill_first_start() -> Iterator[None]:
+    """Kill the first process of ann that is seen, as early as possible."""
+
+    def find_and_kill() -> None:
+        while not is_over.is_set():
+            for pid in list_descendant_pids(os.getpid()):
+                with suppress(OSError):
+                    if Path(f"/proc/{pid}/comm").read_text() == "shoal:ann\n":
+                        os.kill(pid, signal.SIGKILL)
+                        return
+
+    is_over = threading.Event()
+    killer = threading.Thread(target=find_and_kill)
+    killer.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        killer.join()
+
+
+@contextmanager
+def block_first_starts(session: str) -> Iterator[None]:
+    """Make every start fail: the logs of members cannot be opened."""
+    logs = get_home() / "shoal" / "runs" / session / LOG_DIRECTORY
+    shutil.rmtree(logs)
+    logs.write_text("not a directory")
+    try:
+        yield
+    finally:
+        logs.unlink()
+
+
+@pytest.mark.spec("TRN-02", "LIF-04", "BCK-01")
+@pytest.mark.parametrize("fault", ["killed", "not started"])
+async def test_a_member_whose_first_start_fails_is_started_again_on_its_backend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    # Without a message, the second attempt would come after the end of the test.
+    monkeypatch.setattr(member_recovery, "RETRY_DELAYS", (0.0, 3600.0))
+    lead = [*LEAD, send_message("ann", "Go on."), "Wait.", "Good."]
+    async with run_provider(monkeypatch, lead=lead, ann=["Rest."]) as server:
+        ident = await run_first_session(tmp_path, "process")
+        with ExitStack() as faults:
+            faults.enter_context(kill_first_start() if fault == "killed" else block_first_starts(ident))
+            async with open_process_session(tmp_path, resume=ident) as session, asyncio.timeout(30):
+                assert [each.name for each in session.list_members()] == ["ann"]
+                assert read_member_entry()["backendType"] == "process"
+                faults.close()
+                await session.send("ann", "Go on.")
+                await session.teams.wait_until_idle()
+                (member,) = session.list_members()
+                assert (member.state, member.pane) == ("idle", "process")
+                assert member.pid not in (None, os.getpid())
+    asked = [join_conversation(each) for each in list_requests_of(server, "ann")]
+    assert any("heron" in each and "Go on." in each for each in asked)
+
+
+@pytest.mark.spec("TRN-02", "LIF-04")
+async def test_a_process_member_without_a_transcript_leaves_the_team(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_provider(monkeypatch, lead=LEAD, ann=["Rest."]):
+        ident = await run_first_session(tmp_path, "process")
+        for path in get_home().glob("projects/*/*/subagents/agent-ann@crew.*"):
+            path.unlink()
+        async with open_process_session(tmp_path, resume=ident) as session:
+            assert session.list_members() == ()
+            await wake_member(session)
+            told = "\n".join(message.text for message in session.agent.conversation.messages)
+    assert "no transcript" in told
+    assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
 
 
 @pytest.mark.spec("TRN-02", "TEAM-09")

@@ -74,6 +74,37 @@ async def test_snapshots_of_killed_processes_are_removed_and_those_in_use_stay(t
         assert [each.name for each in places.iterdir()] == ["shoal-0123abcd"]
 
 
+@pytest.mark.spec("USR-12", "HOM-06")
+@pytest.mark.parametrize("moment", ["the start", "the end"])
+async def test_files_of_killed_teammates_are_removed_at(tmp_path: Path, moment: str) -> None:
+    places, snapshots = tmp_path / "tmp", tmp_path / "home" / "shell-snapshots"
+    places.mkdir()
+    async with open_workbench(tmp_path, TMPDIR=str(places)) as lead:
+        await lead.run_bash("true")
+        (place,), (snapshot,) = places.iterdir(), snapshots.iterdir()
+
+    def leave_files() -> None:
+        mark = place.name.removeprefix("shoal-")
+        for name in (f"{place.name}-0123abcd", "shoal-0123abcd", "shoal-0123abcd-0123abcd"):
+            (places / name).mkdir()
+            (places / name / "left").touch()
+        for name in (f"{mark}-0123abcd", "0123abcd-0123abcd"):
+            (snapshots / f"snapshot-bash-1-{name}.sh").touch()
+
+    if moment == "the start":
+        leave_files()
+    (tmp_path / "project").rmdir()
+    async with open_workbench(tmp_path, TMPDIR=str(places)):
+        if moment == "the end":
+            leave_files()
+        else:
+            assert not list(places.glob(f"{place.name}*"))
+    # Those of other sessions stay.
+    assert {each.name for each in places.iterdir()} == {"shoal-0123abcd", "shoal-0123abcd-0123abcd"}
+    assert [each.name for each in snapshots.iterdir()] == ["snapshot-bash-1-0123abcd-0123abcd.sh"]
+    assert not snapshot.exists()
+
+
 @pytest.mark.spec("USR-12")
 async def test_a_partial_snapshot_of_a_killed_process_is_removed_by_any_session(tmp_path: Path) -> None:
     directory = tmp_path / "home" / "shell-snapshots"

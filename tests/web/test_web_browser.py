@@ -295,6 +295,27 @@ def test_a_replay_shows_the_final_state_of_the_run(
     expect(page.get_by_text("The board is empty")).to_be_visible()
 
 
+LEAVE_AFTER_FIRST_RENDER = """
+new MutationObserver((_, observer) => {
+  if (!document.querySelector("main")) return;
+  observer.disconnect();
+  addEventListener("hashchange", () => { window.hasLeft = true; });
+  location.hash = "#/questions";
+}).observe(document, { childList: true, subtree: true });
+"""
+
+
+@pytest.mark.spec("USR-18")
+def test_a_click_just_after_the_first_rendering_is_not_lost(monitored_page: MonitoredPage) -> None:
+    """Effects, such as that which listens for a new location, run only after the browser has painted."""
+    page = monitored_page.page
+    expect(page.get_by_role("heading", name="Runs")).to_be_visible()
+    page.add_init_script(LEAVE_AFTER_FIRST_RENDER)
+    page.reload()
+    page.wait_for_function("window.hasLeft")
+    expect(page.get_by_text("No open questions")).to_be_visible()
+
+
 def test_a_page_resumes_when_the_server_restarts(
     monitored_page: MonitoredPage, web_server: WebThread, tmp_path: Path
 ) -> None:

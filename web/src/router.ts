@@ -52,6 +52,8 @@ export function useRoute(): Route {
   useEffect(() => {
     const updateHash = () => setHash(location.hash);
     addEventListener("hashchange", updateHash);
+    // Effects run after the first paint: the location may have changed since it was rendered.
+    updateHash();
     return () => removeEventListener("hashchange", updateHash);
   }, []);
   return parseRoute(hash);

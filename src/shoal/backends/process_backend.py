@@ -27,6 +27,8 @@ from shoal.core.teams.roster import BackendType
 
 FORK_SERVER_LOG = ".fork-server.log"
 """Not the log of a teammate: names do not start with a dot."""
+FORK_SERVER_FILES = ".fork-server-files"
+"""Directory for temporary files of the fork server, which may be killed before it has removed them."""
 FORK_TIMEOUT = 30.0
 """Seconds allowed for forking a child, including the server's imports; a loaded machine takes a few."""
 END_TIMEOUT = 6.0
@@ -171,6 +173,7 @@ class ProcessBackend:
         async with self._starting:
             if self._server is not None:
                 await self._server.close()
+                _remove_directory(self._logs / FORK_SERVER_FILES)
 
     async def _get_or_start_fork_server(self) -> ForkServerClient:
         async with self._starting:
@@ -183,6 +186,7 @@ class ProcessBackend:
                     entry=self._entry,
                     preload=self._preload,
                     log=ChildProcessLog(self._logs / FORK_SERVER_LOG),
+                    temporary_files=self._logs / FORK_SERVER_FILES,
                 )
             return self._server
 
@@ -302,14 +306,24 @@ class ForkServerClient:
 
 
 async def start_fork_server(
-    processes: ProcessLauncher, clock: Clock, *, entry: str, preload: Sequence[str], log: ChildProcessLog
+    processes: ProcessLauncher,
+    clock: Clock,
+    *,
+    entry: str,
+    preload: Sequence[str],
+    log: ChildProcessLog,
+    temporary_files: Path,
 ) -> ForkServerClient:
-    """Start a fork server without waiting: it accepts orders once its imports are done."""
+    """Start a fork server without waiting: it accepts orders once its imports are done.
+
+    The directory of its temporary files is created; the files of an earlier fork server there are removed.
+    """
     own_end, server_end = socket.socketpair()
     try:
         with server_end, log.open_for_append() as output:
+            _make_empty_directory(temporary_files)
             process = await processes.start_process(
-                _build_fork_server_launch(entry, preload, server_end.fileno(), output)
+                _build_fork_server_launch(entry, preload, server_end.fileno(), output, temporary_files)
             )
     except OSError as error:
         own_end.close()
@@ -320,6 +334,18 @@ async def start_fork_server(
     return ForkServerClient(process, own_end, clock, log)
 
 
+def _make_empty_directory(path: Path) -> None:
+    _remove_directory(path)
+    # An earlier fork server may still be writing while it ends.
+    path.mkdir(mode=0o700, exist_ok=True)
+
+
+def _remove_directory(path: Path) -> None:
+    import shutil
+
+    shutil.rmtree(path, ignore_errors=True)
+
+
 def build_interpreter_environment() -> dict[str, str]:
     """Return the variables with which another interpreter can import what this one can, and no others."""
     path = os.pathsep.join(place for place in sys.path if Path(place).is_absolute())
@@ -328,13 +354,13 @@ def build_interpreter_environment() -> dict[str, str]:
 
 
 def _build_fork_server_launch(
-    entry: str, preload: Sequence[str], control: int, log: int
+    entry: str, preload: Sequence[str], control: int, log: int, temporary_files: Path
 ) -> ProcessLaunchSpec:
     # -P excludes the directory it runs in.
     return ProcessLaunchSpec(
         argv=[sys.executable, "-P", "-u", "-X", "utf8", "-m", "shoal.backends.fork_server", entry, *preload],
         cwd=Path("/"),
-        env=build_interpreter_environment(),
+        env={**build_interpreter_environment(), "TMPDIR": str(temporary_files)},
         stdin=control,
         stdout=log,
         stderr=log,

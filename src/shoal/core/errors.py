@@ -18,6 +18,7 @@ ShoalError
 │   └── ReplayMismatch            a replayed run sent a different request
 ├── AgentRequestRefused           an agent cannot be started or reached; its text is for the model
 │   ├── AgentTranscriptMissing    its conversation is no longer stored
+│   ├── AgentProcessNotStarted    its process could not be started, or ended before it was ready
 │   └── AgentUnusable             its definition, model or options cannot be used, with any prompt
 ├── NoModelConfigured             no model is configured
 ├── StateFileError                a session file cannot be written or read
@@ -144,6 +145,9 @@ class AgentRequestRefused(ShoalError): ...
 
 
 class AgentTranscriptMissing(AgentRequestRefused): ...
+
+
+class AgentProcessNotStarted(AgentRequestRefused): ...
 
 
 class AgentUnusable(AgentRequestRefused): ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
 from pathlib import Path
 
 from msgspec import Struct
@@ -75,8 +76,16 @@ class ShellProcess:
             self.findings = await sandbox.finish_command()
 
 
+def build_process_mark(*names: str) -> str:
+    """Build the mark of a process: from the name of its session, then its own if another one starts it."""
+    return "-".join(sha256(name.encode("utf-8", "replace")).hexdigest()[:8] for name in names)
+
+
 class ShellEnvironment(Struct, frozen=True, kw_only=True):
-    """Environment in which the commands of a session run. Each process of a run has its own `mark`."""
+    """Environment in which the commands of a session run. Each process of a run has its own `mark`.
+
+    The mark of a process that another one starts is that of the other one, a hyphen and more.
+    """
 
     home: Path
     variables: Mapping[str, str]
@@ -212,14 +221,20 @@ class ShellCommandLauncher:
         return Path(user.temporary_directory) / f"shoal-{self._snapshotter.mark}"
 
     def remove_leftover_files(self) -> None:
-        """Remove files of an earlier process with the same mark, which is no longer alive."""
+        """Remove files of an earlier process with the same mark, and of those it started; none is alive."""
+        self._snapshotter.remove_leftover_snapshots()
+        self._remove_directories(self._default_directory)
+
+    def _remove_directories(self, *directories: Path) -> None:
+        """Remove these directories and those of processes that this one started."""
         import shutil
 
-        self._snapshotter.remove_leftover_snapshots()
-        shutil.rmtree(self._default_directory, ignore_errors=True)
+        default = self._default_directory
+        for path in (*directories, *default.parent.glob(f"{default.name}-*")):
+            shutil.rmtree(path, ignore_errors=True)
 
     def close(self) -> None:
-        """Remove the snapshot and temporary files; call it after every command has ended."""
+        """Remove the snapshot and temporary files; call it after every command and teammate has ended."""
         if (
             self._snapshot_task is not None
             and self._snapshot_task.done()
@@ -233,10 +248,9 @@ class ShellCommandLauncher:
         if self._snapshot_lock is not None:
             os.close(self._snapshot_lock)
             self._snapshot_lock = None
-        if self._directory is not None:
-            import shutil
-
-            shutil.rmtree(self._directory, ignore_errors=True)
+        # Also the files of teammates whose processes were killed and not started again.
+        self._snapshotter.remove_leftover_snapshots()
+        self._remove_directories(*(() if self._directory is None else (self._directory,)))
 
     async def _take_shell_snapshot(self) -> Path | None:
         try:

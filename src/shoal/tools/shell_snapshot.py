@@ -97,7 +97,7 @@ class ShellSnapshotter(Struct, frozen=True, kw_only=True):
     processes: ProcessLauncher
     clock: Clock
     mark: str
-    """Identifies the owner: snapshots that its earlier process left are removed."""
+    """Identifies the owner: snapshots that it, or a process that it started, has left are removed."""
 
     async def take_snapshot(self) -> Path:
         """Return the complete file, readable by its owner only. Raises `ShellSnapshotFailedError`."""
@@ -121,10 +121,11 @@ class ShellSnapshotter(Struct, frozen=True, kw_only=True):
                 partial.unlink()
 
     def remove_leftover_snapshots(self) -> None:
-        """Remove snapshots of an earlier process with the same mark, and abandoned partial ones."""
+        """Remove snapshots of processes with this mark or one below it, and abandoned partial ones."""
         with contextlib.suppress(OSError):
-            for snapshot in self.directory.glob(f"snapshot-*-{self.mark}.sh*"):
-                snapshot.unlink(missing_ok=True)
+            for pattern in (f"snapshot-*-{self.mark}.sh*", f"snapshot-*-{self.mark}-*.sh*"):
+                for snapshot in self.directory.glob(pattern):
+                    snapshot.unlink(missing_ok=True)
             for partial in self.directory.glob("snapshot-*.sh.part"):
                 if time.time() - partial.lstat().st_mtime > _ABANDONED_AFTER:
                     partial.unlink(missing_ok=True)

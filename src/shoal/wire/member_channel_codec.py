@@ -52,6 +52,8 @@ class MemberStartRefusedMessage(_MemberChannelMessage, frozen=True, tag="Refused
     """The member cannot start as requested; the process ends."""
 
     why: str
+    is_transcript_missing: bool = False
+    """True if no later attempt can resume it, because its conversation is not stored."""
 
 
 class MemberStateReportedMessage(_MemberChannelMessage, frozen=True, tag="Stands"):

@@ -22,6 +22,7 @@ from shoal.app.settings.provider_credentials import ACCESS_VARIABLES
 from shoal.app.settings.settings import Settings
 from shoal.core.agents.subagents import ResourceRequest, SpawnRequest
 from shoal.core.errors import (
+    AgentProcessNotStarted,
     AgentRequestRefused,
     InvalidAgentDefinition,
     ProcessError,
@@ -136,7 +137,7 @@ class BackendMemberLauncher:
             return await self._backend_pool.get_backend(backend).spawn_member(launch)
         except ProcessError as error:
             self._backend_pool.forget_availability_checks()
-            raise AgentRequestRefused(
+            raise AgentProcessNotStarted(
                 format_session_notice("teammate_not_started", name=entry.name, error=error)
             ) from error
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,7 +87,7 @@ from shoal.runs.running_agents import RunningAgents
 from shoal.runs.shell_notifier import BackgroundShellNotifier
 from shoal.stores.files.home.home_paths import get_process_records_directory
 from shoal.team.nested_teams import TeamsByLeader
-from shoal.tools.command_launcher import ShellEnvironment
+from shoal.tools.command_launcher import ShellEnvironment, build_process_mark
 from shoal.tools.plan_tools import build_plan_tools
 from shoal.tools.schedule_tools import build_schedule_tools
 from shoal.tools.shell_supervisor import BackgroundShellSupervisor
@@ -555,8 +554,8 @@ def _create_bash_limits(settings: Settings) -> BashToolLimits:
 def _build_process_owner_mark(options: Options, store: OpenedSessionStore) -> str:
     """Build a mark that successive processes of a session or teammate share, but no two at once."""
     membership = options.membership
-    owner = f"{store.directory} {'' if membership is None else f'{membership.name}@{membership.team}'}"
-    return sha256(owner.encode("utf-8", "replace")).hexdigest()[:8]
+    names = () if membership is None else (f"{membership.name}@{membership.team}",)
+    return build_process_mark(str(store.directory), *names)
 
 
 def _create_hook_registry(

@@ -21,7 +21,7 @@ from shoal.backends.socket_channel import MessageChannel, SocketChannel
 from shoal.core.agents.subagents import ResolvedAgentSettings, SpawnRequest
 from shoal.core.clock import SystemClock
 from shoal.core.core_texts import format_end_reason
-from shoal.core.errors import AgentRequestRefused, ShoalError
+from shoal.core.errors import AgentRequestRefused, AgentTranscriptMissing, ShoalError
 from shoal.core.events import AgentStarted, Event, JournaledEvent, MemberWentIdle
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.teams.member_backends import MemberLaunchArgs
@@ -78,7 +78,8 @@ async def run_member_session(
     except ShoalError as error:
         if before_refusal is not None:
             await before_refusal()
-        lead_channel.send_message(MemberStartRefusedMessage(why=str(error)))
+        is_missing = isinstance(error, AgentTranscriptMissing)
+        lead_channel.send_message(MemberStartRefusedMessage(why=str(error), is_transcript_missing=is_missing))
 
 
 async def _run_forked_member(session: Session, bootstrap: MemberBootstrap, channel: LeadChannel) -> None:

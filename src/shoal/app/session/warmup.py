@@ -58,6 +58,8 @@ def _warm_up_in_temporary_home() -> None:
                 del os.environ["SHOAL_HOME"]
             else:
                 os.environ["SHOAL_HOME"] = previous_home
+    # Each forked process has another environment, and chooses its directory itself.
+    tempfile.tempdir = None
 
 
 def _prepare_for_teammate() -> None:

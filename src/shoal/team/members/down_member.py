@@ -27,9 +27,18 @@ class DownMember:
     is_foreign = reads_own_mail = False
     death_cause = ""
 
-    def __init__(self, entry: RosterEntry, cause: str, failed_member: Member | None = None) -> None:
+    def __init__(
+        self,
+        entry: RosterEntry,
+        cause: str,
+        failed_member: Member | None = None,
+        *,
+        is_start_repeatable: bool = True,
+    ) -> None:
         """`failed_member` is None if the member could not be resumed."""
         self.cause = cause
+        self.is_start_repeatable = is_start_repeatable
+        """True if the team waits for the next attempts to start it; False if they will hardly succeed."""
         self.is_restart_expected = True
         """True while the team waits for the restart; False once its first attempts have failed."""
         self.name: AgentName = entry.name

@@ -13,7 +13,13 @@ from msgspec.structs import replace
 from shoal.core.agents.subagents import ResolvedAgentSettings, RetainedWorktreeWork, SpawnRequest
 from shoal.core.budgets.limits import AgentSlot, BudgetRefusal
 from shoal.core.core_texts import format_end_reason
-from shoal.core.errors import AgentRequestRefused, AgentTranscriptMissing, InvalidName, ShoalError
+from shoal.core.errors import (
+    AgentProcessNotStarted,
+    AgentRequestRefused,
+    AgentTranscriptMissing,
+    InvalidName,
+    ShoalError,
+)
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, parse_teammate_name
 from shoal.core.permissions.permission_changes import PermissionMode
@@ -236,7 +242,9 @@ class MemberAdmission:
             # The cause may pass, so the member stays in the team.
             if slot is not None:
                 self._services.note(f"The teammate {entry.name} could not be resumed and is down: {error}")
-                return AdmittedMember(member=DownMember(entry, str(error)), entry=entry, slot=slot)
+                is_transient = isinstance(error, AgentProcessNotStarted)
+                down_member = DownMember(entry, str(error), is_start_repeatable=is_transient)
+                return AdmittedMember(member=down_member, entry=entry, slot=slot)
             reason, leaves_roster = format_end_reason("not_resumed_yet", error=error), False
         if slot is not None:
             self._services.runtime.budget.close_agent_slot(slot)
@@ -256,13 +264,14 @@ class MemberAdmission:
         fallback_reason = ""
         try:
             backend = await self._services.launcher.choose_backend(entry.agent_type)
-            if backend != "in-process":
-                remote_member = await self.restore_remote_member(entry, backend, slot)
-                return AdmittedMember(member=remote_member, entry=entry, slot=slot)
         except AgentRequestRefused as refusal:
             if self._services.launcher.is_foreign_agent_type(entry.agent_type):
                 raise
-            fallback_reason = str(refusal)
+            backend, fallback_reason = "in-process", str(refusal)
+        if backend != "in-process":
+            # If only this start fails, the backend is there: the member is down until a later one succeeds.
+            remote_member = await self.restore_remote_member(entry, backend, slot)
+            return AdmittedMember(member=remote_member, entry=entry, slot=slot)
         try:
             admitted = await self.restore_local_member(entry, claimed_tasks, lead_mail_ids, slot)
         except AgentTranscriptMissing:

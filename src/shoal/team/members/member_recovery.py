@@ -71,10 +71,10 @@ class MemberRecovery:
             return False
         handle.restarts += has_died
         handle.failed_starts += not has_died
-        could_not_resume = failed_member.state == "down"
         down_member = await self._mark_down(handle, outcome)
         while True:
-            has_failed_often = could_not_resume or handle.failed_starts >= max(max_restarts, 1)
+            has_failed_often = handle.failed_starts >= max(max_restarts, 1)
+            has_failed_often = has_failed_often or not down_member.is_start_repeatable
             if has_failed_often and down_member.is_restart_expected:
                 await self._stop_waiting_for_restart(handle, down_member)
             await self._wait_for_next_attempt(handle, handle.restarts + handle.failed_starts - has_died)

@@ -13,7 +13,15 @@ from shoal.agent.agent_runner import AgentRunner
 from shoal.core.agents.subagents import ResolvedAgentSettings, RetainedWorktreeWork, SpawnRequest
 from shoal.core.budgets.limits import AgentSlot
 from shoal.core.core_texts import format_end_reason
-from shoal.core.errors import AgentRequestRefused, ProcessError, ShoalError, StateFileError, TeamStoreError
+from shoal.core.errors import (
+    AgentProcessNotStarted,
+    AgentRequestRefused,
+    AgentTranscriptMissing,
+    ProcessError,
+    ShoalError,
+    StateFileError,
+    TeamStoreError,
+)
 from shoal.core.events import AgentStarted, JournaledEvent
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName
@@ -158,8 +166,8 @@ class RemoteMember:
             return cls(services, entry, connection, observer=observer, monitor=monitor)
         await _close_and_stop_process(process)
         if ready is not None:
-            raise AgentRequestRefused(ready.why)
-        raise AgentRequestRefused(
+            raise (AgentTranscriptMissing if ready.is_transcript_missing else AgentRequestRefused)(ready.why)
+        raise AgentProcessNotStarted(
             format_team_notice("process_not_started", name=entry.name, reason=exit_text)
         )
 

@@ -32,7 +32,7 @@ MIN_AGE = 3600.0
 _DAY = 24 * 3600.0
 _CLEANUP_MARKER = "shoal/swept"
 """Its modification time is the time of the last complete cleanup."""
-_SNAPSHOT = re.compile(r"snapshot-(?:bash|zsh)-[0-9]+-[0-9a-f]{8}\.sh(\.part)?")
+_SNAPSHOT = re.compile(r"snapshot-(?:bash|zsh)-[0-9]+-[0-9a-f]{8}(?:-[0-9a-f]{8})?\.sh(\.part)?")
 _SNAPSHOT_END = b"# whole\n"
 _LOG_LINE = re.compile(rb'[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z \{"type":"')
 
