@@ -63,12 +63,28 @@ def run_without_linux_names(room: str) -> None:
     assert " passed" in done.stdout
 
 
-def test_the_names_are_missing_in_a_program_that_a_test_starts() -> None:
+SHOW_NAMES = "import os, sys, zoneinfo; print(hasattr(os, 'fdatasync'), sys.platform)"
+START_LIKE_A_MEMBER = """
+import subprocess, sys
+import linux_only_names
+from shoal.backends.process_backend import build_interpreter_environment
+linux_only_names.pytest_configure()
+subprocess.run([sys.executable, "-c", sys.argv[1]], env=build_interpreter_environment(), check=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "path"),
+    [
+        pytest.param(SHOW_NAMES, [linux_only_names.SITE_DIRECTORY], id="program"),
+        pytest.param(START_LIKE_A_MEMBER, [ROOT / "src", ROOT / "tests" / "plugins"], id="member"),
+    ],
+)
+def test_the_names_are_missing_in_a_program_that_a_test_starts(script: str, path: list[Path]) -> None:
     """Otherwise the tests below would show nothing."""
-    script = "import os, sys; print(hasattr(os, 'fdatasync'), sys.platform)"
     done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={"PYTHONPATH": str(linux_only_names.SITE_DIRECTORY)},
+        [sys.executable, "-c", script, SHOW_NAMES],
+        env={"PYTHONPATH": os.pathsep.join(map(str, path))},
         capture_output=True,
         text=True,
         check=True,
