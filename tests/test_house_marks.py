@@ -157,6 +157,17 @@ def test_a_test_without_its_program_is_skipped_and_named_with_the_reason(suite: 
     assert "1 passed, 1 skipped" in closing
 
 
+def test_a_test_of_the_sandbox_of_linux_is_skipped_elsewhere(suite: Suite):
+    ran = suite.run("""
+        import sys
+        sys.platform = "posix"
+        @pytest.mark.needs("bwrap")
+        def test_a(): assert False
+    """)
+    assert ran.returncode == 0, ran.stdout
+    assert "Shoal uses bwrap only on Linux" in ran.stdout.partition("not run, and why")[2]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", WORKERS)
 def test_a_long_test_runs_only_in_a_full_run_which_alone_changes_the_report(suite: Suite, workers: str):

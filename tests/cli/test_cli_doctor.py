@@ -53,7 +53,6 @@ def test_a_model_without_a_price_is_a_warning_with_the_setting_to_write(home: Pa
     assert '"mystery": {"input"' in facts["models: price"].advice
 
 
-@pytest.mark.needs("bwrap")
 def test_an_agent_file_that_cannot_be_used_is_a_warning(home: Path) -> None:
     file = home / "agents" / "bad.md"
     file.parent.mkdir()
@@ -67,6 +66,7 @@ def test_an_agent_file_that_cannot_be_used_is_a_warning(home: Path) -> None:
     assert "shoal agents validate" in fact.advice
 
 
+@pytest.mark.needs("bwrap")
 def test_doctor_reports_the_sandbox_or_why_there_is_none(home: Path) -> None:
     path = os.environ["PATH"]
     assert run_checks(home, PATH=path)["settings: sandbox"].value == "bubblewrap, network"

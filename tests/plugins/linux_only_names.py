@@ -6,6 +6,7 @@ import importlib
 import os
 import shutil
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -64,6 +65,7 @@ def remove_linux_only_names() -> None:
     """Remove the names, once the standard library has chosen what it uses for itself."""
     for user in ("asyncio", "multiprocessing.connection", "shutil", "subprocess", "tempfile", "uuid"):
         importlib.import_module(user)
+    sysconfig.get_config_vars()  # read once, from a module that is named for the platform
     for module, names in LINUX_ONLY_NAMES.items():
         for name in names:
             vars(importlib.import_module(module)).pop(name, None)
@@ -77,4 +79,6 @@ def remove_linux_only_names() -> None:
 def pytest_configure() -> None:
     """With `-p linux_only_names`, tests and the programs they start run without the names."""
     os.environ["TESTS_PYTHONPATH"] = str(SITE_DIRECTORY)
+    # A session passes this path on to the processes of its members.
+    sys.path.append(str(SITE_DIRECTORY))
     remove_linux_only_names()

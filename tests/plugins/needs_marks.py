@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import subprocess
+import sys
 from functools import cache
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 import tier_marks
 from setup_env import PROGRAMS, find_program
 
+LINUX_ONLY = ("bwrap",)
+"""Programs that Shoal does not use on other systems, even if they are installed."""
 # Installation is not enough for these: a container may forbid what they do.
 PROBE_COMMANDS = {
     "bwrap": ("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--unshare-pid", "true"),
@@ -22,6 +25,8 @@ PROBE_COMMANDS = {
 @cache
 def explain_missing(name: str) -> str | None:
     """Return why a test that needs `name` cannot run here, or None if it can."""
+    if name in LINUX_ONLY and sys.platform != "linux":
+        return f"Shoal uses {name} only on Linux"
     program = find_program(name) if name in PROGRAMS else shutil.which(name)
     if program is None and name in PROGRAMS:
         return f"the program {name} is not installed (Debian package {PROGRAMS[name]})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -33,13 +34,21 @@ PROCESS_SESSION, PROCESS_TEAM = "6f1c0f0a-0000-4000-8000-00000000000e", "hands"
 WORKFLOW_SESSION = "6f1c0f0a-0000-4000-8000-00000000000f"
 CARD = ModelCard(id="anthropic:claude-haiku-5-5", provider="anthropic", max_output=1_000)
 """Model of the first team: a resumed team may also ask a provider for it."""
-NOT_STATE = ("shell-snapshots/*", "debug/*", "worktrees/*/agent-????????/*", "shoal/runs/*/control.sock")
-"""Files without state of a run: logs, the environment of shells, the work itself."""
+NOT_STATE = (
+    *("shell-snapshots/*", "debug/*", "worktrees/*/agent-????????/*"),
+    *("shoal/runs/*/control.sock", "settings.json"),
+)
+"""Files without state of a run: logs, the environment of shells, the work itself, the user's settings."""
 UNSTORED_KINDS = {
     "marker of a team operation": "exists only while a team is created or deleted",
     "record of Shoal's own changes": "exists only in teams that other programs lead",
 }
 """Kinds of which the runs below leave no file."""
+if sys.platform != "linux":
+    UNSTORED_KINDS |= {
+        f"working copy of {what}": "is left only where the names of two files can be exchanged"
+        for what in ("a roster", "a list of members", "an inbox", "a task")
+    }
 LEFTOVERS = "leftovers"
 """Directory next to the home for files that a killed process leaves behind."""
 _SERVER = Path(__file__).parents[1] / "mcp_client" / "harbour_server.py"
@@ -48,6 +57,9 @@ _SERVER = Path(__file__).parents[1] / "mcp_client" / "harbour_server.py"
 async def create_stored_runs(live: Path) -> None:
     """Run a team, a team of processes and a workflow, in the directories `project` and `home` of `live`."""
     GitRepository(live)
+    # A member gets a worktree also where no sandbox can confine its commands to it.
+    get_home().mkdir(exist_ok=True)
+    (get_home() / "settings.json").write_text(json.dumps({"shoal": {"worktree_guard": "weak"}}))
     project = live / "project"
     await run_team(project)
     await run_process_team(project)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import stat
+import sys
 import time
 from pathlib import Path
 
@@ -295,6 +296,7 @@ async def test_a_board_knows_at_once_that_another_process_made_a_task_claimable(
         assert not second.is_task_claimable_now()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs inotify")
 async def test_locks_beside_the_tasks_are_not_reported_as_changes(home: Path):
     async with open_board(home) as board:
         await fill_board(board, 1)

@@ -9,12 +9,14 @@ from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from board_helpers import fill_board, open_board
 from mail_helpers import make_mail, open_mailboxes
 from store_helpers import make_member
 
 from shoal.core.clock import SystemClock
 from shoal.core.errors import StateFileError
+from shoal.stores.files.access.directory_handle import DirectoryHandle
 from shoal.stores.files.board.file_task_board import FileTaskBoard
 from shoal.stores.files.file_store import FileStore
 from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
@@ -46,6 +48,15 @@ async def read_without_descriptors(read: Callable[[], Awaitable[Any]], count: in
         assert await read() == expected
         return True
     return False
+
+
+def test_a_directory_that_could_not_be_listed_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with DirectoryHandle.open_root(tmp_path) as directory:
+        with limit_free_descriptors(0), pytest.raises(StateFileError, match="Too many open files") as refused:
+            directory.list_names()
+        assert refused.value.path == tmp_path
+        assert directory.list_names() == ["file"]
 
 
 async def test_a_board_is_read_whole_after_a_read_that_failed(home: Path) -> None:

@@ -126,6 +126,9 @@ async def test_a_member_survives_the_loss_of_its_pane(
     assert any("Still here." in join_conversation(body) for body in list_requests_of(server, "lead"))
 
 
+finds_viewers = pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the name of a viewer")
+
+
 def find_own_process(title: str) -> int:
     """Return the pid of the descendant with this title, or 0."""
     for pid in list_descendant_pids(os.getpid()):
@@ -135,6 +138,7 @@ def find_own_process(title: str) -> int:
     return 0
 
 
+@finds_viewers
 @pytest.mark.spec("BCK-03", "USR-20")
 async def test_the_viewer_of_a_pane_is_forked_and_takes_input_and_new_sizes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
@@ -177,6 +181,7 @@ async def test_the_viewer_of_a_pane_is_forked_and_takes_input_and_new_sizes(
     assert not [each for each in read_events(session) if isinstance(each, NoteAdded) and "pane" in each.text]
 
 
+@finds_viewers
 @pytest.mark.sampled(1)
 @pytest.mark.spec("USR-20")
 @pytest.mark.parametrize("victim", ["viewer", "shell", "fork server"])

@@ -11,7 +11,15 @@ import pytest
 from msgspec.structs import replace
 
 from agent_scripts import call_tool, read_events, run_all_turns
-from foreign_mail import TIMESTAMP, encode_body, join_notes, make_entry, run_until_quiet, write_to_inbox
+from foreign_mail import (
+    TIMESTAMP,
+    encode_body,
+    join_notes,
+    make_entry,
+    run_until_quiet,
+    write_to_inbox,
+    write_to_inbox_before_it_is_read,
+)
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import SystemClock
 from shoal.core.conversation.model_requests import ModelRequest
@@ -170,6 +178,22 @@ async def test_unsigned_bodies_are_obeyed_if_unsigned_mail_is_trusted(
     assert obeyed in team.get_received_text(to) + join_notes(read_events(session))
     assert 'verified="no"' not in team.get_received_text(to)
     assert names == (["bob"] if kind == "shutdown_request" else ["ann", "bob"])
+
+
+@pytest.mark.parametrize(
+    ("to", "sender", "kind"),
+    [("ann", "team-lead", "permission_response"), ("team-lead", "ann", "permission_request")],
+)
+async def test_a_team_is_quiet_after_mail_that_gives_nobody_work(
+    tmp_path: Path, to: str, sender: str, kind: str
+) -> None:
+    team = ListeningTeam()
+    fields, _ = {**BY_LEAD, **BY_ANN}[kind]
+    async with open_session(tmp_path, team.model, settings=make_trust_settings("always")) as session:
+        await run_all_turns(session)
+        write_to_inbox_before_it_is_read(to, make_entry(sender, encode_body(kind, fields)))
+        await run_until_quiet(session)
+    assert "was dropped" in join_notes(read_events(session))
 
 
 @pytest.mark.spec("USR-11")

@@ -158,19 +158,19 @@ def _format_mail_sender(sender: str) -> str:
 
 
 class MailPump:
-    """`on_skipped` is called for mail that is not delivered, so that nobody keeps waiting for it."""
+    """`on_settled` is called for mail that is settled at once, so that nobody keeps waiting for it."""
 
     def __init__(
         self,
         boxes: MailboxStore,
         clock: Clock,
         report: Callable[[str], None],
-        on_skipped: Callable[[], None] = lambda: None,
+        on_settled: Callable[[], None] = lambda: None,
     ) -> None:
         self._mailboxes = boxes
         self._clock = clock
         self._report = report
-        self._on_skipped = on_skipped
+        self._on_settled = on_settled
         self._unmarked: dict[AgentName, set[str]] = {}
         """Ids of mail that was delivered and is not marked yet."""
         self._marked: dict[AgentName, CompactIdSet] = {}
@@ -209,17 +209,17 @@ class MailPump:
             await self._clock.sleep(_PAUSE_OF_MANY_HELD)
         for mail in await self._mailboxes.take_unread(owner, limit=limit, beyond=unmarked):
             unmarked.add(mail.id)
-            if mail.id in delivered or self._report_if_duplicate_mail(mail, owner):
-                self.note_mail_settled(mail.id, owner)
-                self._on_skipped()
-                continue
             try:
-                settled = await deliver(mail)
+                settled = (
+                    mail.id in delivered or self._report_if_duplicate_mail(mail, owner) or await deliver(mail)
+                )
             except (TeamStoreError, StateFileError):
                 self._unmarked[owner] = unmarked - {mail.id}
                 raise
             if settled:
                 self.note_mail_settled(mail.id, owner)
+                # It changes nothing else, and a check that saw it as undelivered waits for a change.
+                self._on_settled()
 
     async def has_undelivered_mail(self) -> bool:
         """Return True if an inbox has undelivered mail."""

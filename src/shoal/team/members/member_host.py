@@ -272,7 +272,7 @@ class MemberHost:
             self._channel.send_message(status)
 
     def _resend_member_status(self) -> None:
-        """Resend the status to a lead that saw waiting mail here which was then skipped."""
+        """Resend the status to a lead that saw waiting mail here which then changed nothing."""
         self._last_status = None
         self.notify_changed()
 

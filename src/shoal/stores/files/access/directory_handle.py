@@ -373,7 +373,12 @@ class DirectoryHandle:
             return False
 
     def list_names(self) -> list[str]:
-        return os.listdir(self.fd)  # noqa: PTH208 - a path has no handle
+        try:
+            return os.listdir(self.fd)  # noqa: PTH208 - a path has no handle
+        except OSError as error:  # it needs a descriptor
+            raise StateFileError(
+                f"Cannot read {self.path}: {error.strerror or error}.", path=self.path
+            ) from error
 
     def is_directory(self, name: str) -> bool:
         """Return True for a directory, not for a link to one."""
