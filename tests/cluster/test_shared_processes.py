@@ -140,7 +140,7 @@ async def test_a_member_is_stopped_alone_and_one_with_resources_has_its_own_proc
                     tasks.create_task(run_turns(session))
                     await wait_for_file(tmp_path / "ann-works")
                     await wait_for_file(tmp_path / "ben-works")
-                    # cat starts last, in a process of its own, and the lead lists members once they have started.
+                    # cat starts last, in a separate process; the lead lists members once they have started.
                     await starts.wait_for({"ann", "ben", "cat"}, 1)
                     shared, own = (find_member(session, name).pid for name in ("ben", "cat"))
                     assert find_member(session, "ann").pid == shared != own
