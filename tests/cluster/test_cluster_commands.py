@@ -339,7 +339,7 @@ async def test_a_cluster_to_try_starts_and_leaves_nothing(tmp_path: Path, end: s
         assert time.monotonic() < deadline, left
         await asyncio.sleep(0.1)
     if end == signal.SIGKILL:
-        assert all(path.is_dir() for path in directories)
+        # Cluster commands of tests that run at the same time remove them, too.
         async with asyncio.timeout(30):  # a process of them may still be about to end
             while any(path.exists() for path in directories):
                 remove_abandoned_directories()
