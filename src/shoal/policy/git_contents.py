@@ -52,7 +52,6 @@ _GIT_OTHER_PATCHES: dict[str, re.Pattern[str]] = {
     "status": re.compile(r"-[a-z]*v|--verb.*"),
     **dict.fromkeys(("checkout", "restore", "reset"), re.compile(r"-[a-z]*p|--pat.*")),
     **dict.fromkeys(("rebase", "am"), re.compile(r"--show-c.*")),
-    "worktree": re.compile("add"),
 }
 _GIT_VALUED = frozenset(
     {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"}
@@ -109,7 +108,8 @@ def _find_shown_contents(subcommand: str, words: list[str | None]) -> GitContent
         found = GitContents()
     if subcommand == "cat-file":
         return _find_object_contents(flags, operands)
-    if subcommand in _GIT_COPYING_SUBCOMMANDS:
+    if subcommand in _GIT_COPYING_SUBCOMMANDS or (subcommand == "worktree" and "add" in operands):
+        # Operands name the target, which limits nothing, even if it exists.
         return GitContents()
     if (other := _GIT_OTHER_PATCHES.get(subcommand)) is not None:
         return found if any(other.fullmatch(word or "-p") for word in words[:end]) else None
