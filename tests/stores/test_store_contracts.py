@@ -86,6 +86,7 @@ def list_unruled_methods(rules: str) -> list[str]:
         store.Store,
         store.SessionStore,
         store.QuestionStore,
+        store.WorkStore,
         ports.Transcript,
         ports.Journal,
         ports.ResultStore,

@@ -41,6 +41,7 @@ from shoal.testing.contracts.session_contract import (
     open_journal,
     read_notes,
 )
+from shoal.testing.contracts.work_contract import make_part
 
 pytestmark = pytest.mark.needs("postgres", "asyncpg")
 ANN, BOB = AgentName("ann"), AgentName("bob")
@@ -85,6 +86,8 @@ async def fill_home(home: Path) -> None:
     for question_id in ("q-1", "q-2"):
         questions.store_question(make_question(question_id))
     questions.answer("q-1", AllowAnswer())
+    for number in (1, 2):
+        session.open_work().append_part(make_part(number, agent="../ann", is_first=number == 1))
     rosters = store.open_rosters(clock=SystemClock(), report=ignore_report)
     await create_sample_team(rosters)
     await rosters.add_member(ROOF, make_new_member())
@@ -278,10 +281,10 @@ def test_the_highest_task_id_is_that_of_the_mark_or_of_a_task(filled_home, mark)
 
 def test_an_unfinished_export_is_not_mistaken_for_the_team_of_another_session(filled_home, tmp_path):
     run, home = read_run_files(filled_home, SESSION), tmp_path / "other"
-    # The first step with a roster: ten at a time, then one at a time.
-    end = next(steps for steps in range(0, 500, 10) if has_unfinished_team(home, run, steps))
+    # The first step with a roster: four at a time, then one at a time.
+    end = next(steps for steps in range(0, 500, 4) if has_unfinished_team(home, run, steps))
     assert end
-    assert any(has_unfinished_team(home, run, steps) for steps in range(end - 9, end + 1))
+    assert any(has_unfinished_team(home, run, steps) for steps in range(end - 3, end + 1))
     roster = home / "teams" / "roof" / "config.json"
     roster.write_bytes(roster.read_bytes().replace(b'"s-1"', b'"s-2"'))
     before = read_files(home)
@@ -366,6 +369,8 @@ async def test_status_and_migrate_tell_the_version_and_check_finds_what_is_wrong
     own_server.execute(
         "UPDATE shoal.tasks SET open_blockers = 7 WHERE number = 1",
         "DELETE FROM shoal.journal_lines WHERE position = 0",
+        "DELETE FROM shoal.work_parts WHERE number = 1",
+        "INSERT INTO shoal.work_parts VALUES ('gone', 'ben', 1, '{\"is_first\":true}', '')",
         database="shoal",
     )
     problems, code = run_store_command("check", home=home, database=database)
@@ -373,6 +378,9 @@ async def test_status_and_migrate_tell_the_version_and_check_finds_what_is_wrong
     text = "\n".join(problems["problems"])
     assert "roof 1: a task has a wrong number of open blockers." in text
     assert f"{SESSION}: a journal has a gap or an overlap." in text
+    assert f"{SESSION} ../ann: the stored work of an agent has a gap." in text
+    assert "gone ben: the stored work of an agent has a gap." not in text
+    assert "gone: stored work has no session." in text
 
 
 async def test_a_question_with_a_long_id_moves_there_and_back(tmp_path, filled_home, database):

@@ -74,8 +74,52 @@ class QuestionStore(Protocol):
         ...
 
 
+class WorkPart(Struct, frozen=True, kw_only=True):
+    """Commits of an agent on another machine that its earlier parts lack."""
+
+    agent: str
+    """Name of the agent in the refs."""
+    refs: dict[str, str]
+    """Commits after this part, by what follows the ref of the agent: nothing, `.branches/NAME` or
+    `.stashes/ID`."""
+    needed: tuple[str, ...]
+    """Commits that no part contains, because every clone of the project should have them."""
+    is_first: bool
+    """True if it needs no earlier part, so that it replaces them."""
+    bundle: bytes
+    """Git bundle."""
+
+
+class WorkSummary(Struct, frozen=True, kw_only=True):
+    """Stored work of an agent, without its bundles."""
+
+    last: WorkPart
+    """Last part, with an empty bundle."""
+    parts: int
+    first_size: int
+    """Bytes of the first bundle."""
+    later_size: int
+    """Bytes of all others."""
+
+
+class WorkStore(Protocol):
+    """Work of a session's agents on other machines, which outlives the repository of the lead."""
+
+    def append_part(self, part: WorkPart) -> None:
+        """Store a part; a first one replaces all parts of its agent. A repetition changes nothing."""
+        ...
+
+    def read_parts(self, agent: str) -> tuple[WorkPart, ...]:
+        """Return the parts of an agent in their order."""
+        ...
+
+    def list_summaries(self) -> dict[str, WorkSummary]:
+        """Return what is stored, by agent."""
+        ...
+
+
 class SessionStore(Protocol):
-    """State of one session: its conversations, its journal, its results and questions."""
+    """State of one session: its conversations, its journal, its results, questions and work."""
 
     @property
     def session(self) -> SessionId: ...
@@ -146,6 +190,8 @@ class SessionStore(Protocol):
     def open_results(self) -> ResultStore: ...
 
     def open_questions(self) -> QuestionStore: ...
+
+    def open_work(self) -> WorkStore: ...
 
 
 class SessionQuestions(Struct, frozen=True, kw_only=True):

@@ -61,6 +61,8 @@ class StoredRun(Struct, frozen=True, kw_only=True):
     """Teams that the session leads."""
     boards: dict[str, StoredRunBoard]
     """Boards of these teams, and that of the session."""
+    work: dict[str, tuple[bytes, ...]] = {}
+    """Parts of the work of agents on other machines, by agent."""
 
 
 def describe_unreadable_lines(run: StoredRun) -> Iterator[str]:

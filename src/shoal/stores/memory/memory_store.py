@@ -28,7 +28,14 @@ from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, SessionId
 from shoal.core.keyword_checks import check_keywords
 from shoal.core.names import TeamName
 from shoal.core.permissions.questions import Answer, Question
-from shoal.core.store import SessionListEntry, SessionQuestions, SessionStore, Store
+from shoal.core.store import (
+    SessionListEntry,
+    SessionQuestions,
+    SessionStore,
+    Store,
+    WorkPart,
+    WorkSummary,
+)
 from shoal.core.teams.mail_signatures import KEY_SIZE
 from shoal.core.text.redaction import SecretRedactor
 from shoal.stores.files.sessions.result_files import FileResultStore
@@ -43,6 +50,7 @@ from shoal.stores.memory.memory_teams import (
 )
 from shoal.stores.restored_conversation import restore_agent_transcript, rewrite_transcript_session
 from shoal.stores.stored_questions import StoredQuestions
+from shoal.stores.stored_work import select_current_parts, summarize_work
 from shoal.wire.journal_codec import encode_journal_line
 from shoal.wire.json_codec import encode_strict_json
 from shoal.wire.transcript_codec import TranscriptEncoder
@@ -232,6 +240,7 @@ class MemorySessionStore:
         self._metadata: dict[AgentId, SubagentMetadata] = {}
         self._journal_events: deque[tuple[int, int, JournaledEvent]] = deque(maxlen=max_events)
         self._questions = MemoryQuestions(directory / "questions")
+        self._work = MemoryWork()
         self._siblings = siblings
         self._uncompressed_bytes = 0
         self.is_locked = False
@@ -357,6 +366,25 @@ class MemorySessionStore:
 
     def open_questions(self) -> MemoryQuestions:
         return self._questions
+
+    def open_work(self) -> MemoryWork:
+        return self._work
+
+
+class MemoryWork:
+    def __init__(self) -> None:
+        self._parts: dict[str, tuple[WorkPart, ...]] = {}
+
+    def append_part(self, part: WorkPart) -> None:
+        earlier = self.read_parts(part.agent)
+        if earlier[-1:] != (part,):
+            self._parts[part.agent] = select_current_parts((*earlier, part))
+
+    def read_parts(self, agent: str) -> tuple[WorkPart, ...]:
+        return self._parts.get(agent, ())
+
+    def list_summaries(self) -> dict[str, WorkSummary]:
+        return summarize_work(part for parts in self._parts.values() for part in parts)
 
 
 class MemoryTranscript:

@@ -34,6 +34,7 @@ from shoal.stores.postgres.database_text import to_database_key, to_database_tex
 from shoal.stores.postgres.database_worker import DatabaseWorker, build_channel, get_host_identity
 from shoal.stores.postgres.line_writer import EntryLine, EventLine, TranscriptEnd
 from shoal.stores.postgres.postgres_hints import PostgresWatch
+from shoal.stores.postgres.postgres_work import PostgresWork
 from shoal.stores.restored_conversation import restore_agent_transcript
 from shoal.stores.stored_questions import StoredQuestions
 from shoal.wire.journal_codec import encode_journal_line, parse_journal_line
@@ -258,6 +259,9 @@ class PostgresSessionStore:
 
     def open_questions(self) -> PostgresQuestions:
         return PostgresQuestions(self)
+
+    def open_work(self) -> PostgresWork:
+        return PostgresWork(self.client, self.session)
 
     def _restore_results(self) -> None:
         """Write the results that agents read as files, if this machine does not have them."""

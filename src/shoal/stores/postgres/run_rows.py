@@ -14,6 +14,7 @@ from shoal.core.names import AgentName, TaskId, TeamName
 from shoal.core.teams.tasks import find_open_blockers
 from shoal.stores.postgres.database_text import to_database_key, to_database_text
 from shoal.stores.postgres.postgres_store import complete_last_line, insert_transcript
+from shoal.stores.postgres.postgres_work import insert_work_part
 from shoal.stores.postgres.roster_rows import read_roster_document
 from shoal.stores.postgres.task_rows import TASK_COLUMNS, insert_task, parse_task_row
 from shoal.stores.stored_run import (
@@ -28,6 +29,7 @@ from shoal.wire.question_codec import parse_question
 from shoal.wire.roster_codec import ParsedTeamRosterFile, parse_team_roster
 from shoal.wire.task_codec import ParsedTaskFile, parse_task
 from shoal.wire.transcript_codec import TranscriptTitleEntry, parse_transcript_line
+from shoal.wire.work_codec import encode_work_part, parse_work_part, parse_work_state
 
 
 async def read_run_rows(raw: Any, session: SessionId) -> StoredRun:
@@ -49,6 +51,12 @@ async def read_run_rows(raw: Any, session: SessionId) -> StoredRun:
         "SELECT id, question, answer, late_answer FROM shoal.questions WHERE session = $1 ORDER BY number",
         session,
     )
+    work: dict[str, list[bytes]] = {}
+    for state, bundle in await raw.fetch(
+        "SELECT state, bundle FROM shoal.work_parts WHERE session = $1 ORDER BY agent, number", session
+    ):
+        part = parse_work_state(state, bundle)
+        work.setdefault(part.agent, []).append(encode_work_part(part))
     teams = tuple([team async for team in _read_teams(raw, session)])
     names = (session, *(team.name for team in teams))
     boards = {name: board for name in names if (board := await _read_board(raw, name)) is not None}
@@ -67,6 +75,7 @@ async def read_run_rows(raw: Any, session: SessionId) -> StoredRun:
         ),
         teams=teams,
         boards=boards,
+        work={agent: tuple(parts) for agent, parts in work.items()},
     )
 
 
@@ -166,6 +175,9 @@ async def insert_run_rows(raw: Any, run: StoredRun) -> None:
             for each in run.questions
         ],
     )
+    for parts in run.work.values():
+        for number, document in enumerate(parts, 1):
+            await insert_work_part(raw, run.session, number, parse_work_part(document))
     for name, board in run.boards.items():
         await _insert_board(raw, name, board)
     for team in run.teams:

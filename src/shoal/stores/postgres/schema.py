@@ -147,7 +147,19 @@ CREATE UNIQUE INDEX member_names ON shoal.team_members (team, name) WHERE NOT is
 CREATE INDEX changed_members ON shoal.team_members (team, changed_in);
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST_TABLES, _MEMBER_ROWS)
+_WORK_PARTS = """
+CREATE TABLE shoal.work_parts (
+    session text NOT NULL,
+    agent text NOT NULL,
+    number bigint NOT NULL,
+    state bytea NOT NULL,
+    bundle bytea NOT NULL,
+    PRIMARY KEY (session, agent, number)
+);
+ALTER TABLE shoal.work_parts ALTER COLUMN bundle SET STORAGE EXTERNAL;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST_TABLES, _MEMBER_ROWS, _WORK_PARTS)
 """SQL of each version, beginning with version 1. A released entry is never changed."""
 SCHEMA_VERSION = len(MIGRATIONS)
 

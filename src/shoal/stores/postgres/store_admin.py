@@ -76,6 +76,14 @@ _CHECKS = {
     "mail has no inbox": """
         SELECT DISTINCT team || ' ' || owner FROM shoal.mail WHERE NOT EXISTS (SELECT FROM shoal.inboxes
         WHERE inboxes.team = mail.team AND inboxes.owner = mail.owner)""",
+    "the stored work of an agent has a gap": """
+        SELECT session || ' ' || agent FROM shoal.work_parts GROUP BY session, agent
+        HAVING max(number) - min(number) + 1 <> count(*)
+        OR NOT coalesce((convert_from((array_agg(state ORDER BY number))[1], 'UTF8')::json
+        ->> 'is_first')::boolean, false)""",
+    "stored work has no session": """
+        SELECT DISTINCT session FROM shoal.work_parts WHERE NOT EXISTS (SELECT FROM shoal.sessions
+        WHERE id = session)""",
     "a lock belongs to a process that has ended": """
         SELECT id FROM shoal.sessions WHERE lock_holder IS NOT NULL
         AND NOT EXISTS (SELECT FROM shoal.holders WHERE epoch = lock_holder)""",

@@ -34,9 +34,9 @@ def roster_rules() -> tuple[ContractRule, ...]:
 
 def session_rules() -> tuple[ContractRule, ...]:
     """Return the rules of sessions; they open a whole `Store`."""
-    from shoal.testing.contracts import session_contract
+    from shoal.testing.contracts import session_contract, work_contract
 
-    return session_contract.RULES.list_rules()
+    return (*session_contract.RULES.list_rules(), *work_contract.RULES.list_rules())
 
 
 def question_rules() -> tuple[ContractRule, ...]:

@@ -29,6 +29,7 @@ from shoal.stores.files.mailboxes.inbox_overflow import InboxOverflow
 from shoal.stores.files.sessions.damaged_files import find_led_teams
 from shoal.stores.files.sessions.result_files import SIZES_FILE, record_result_size
 from shoal.stores.files.sessions.session_files import find_session_transcript
+from shoal.stores.files.sessions.work_files import WorkFiles, get_work_path
 from shoal.stores.files.teams.file_roster_store import OWN_MEMBERS_FILE
 from shoal.stores.files.teams.team_ownership import CREATOR_FILE
 from shoal.stores.stored_run import (
@@ -51,6 +52,7 @@ from shoal.wire.mail_codec import (
 from shoal.wire.question_codec import parse_question
 from shoal.wire.roster_codec import ParsedTeamRosterFile, encode_own_member_list, parse_team_roster
 from shoal.wire.task_codec import parse_task
+from shoal.wire.work_codec import encode_work_part
 
 _WATERMARK = ".highwatermark"
 _MAX_DIGITS = 18
@@ -97,6 +99,7 @@ def read_run_files(home: Path, name: str) -> StoredRun:
         questions=tuple(_read_questions(run / "questions")),
         teams=teams,
         boards=boards,
+        work=_read_work(run / "work"),
     )
 
 
@@ -162,6 +165,7 @@ def _remove_unfinished_copy(home: Path, session: SessionId, copy: _UnfinishedCop
         *(home / "tasks" / name for name in copy.boards),
         *(home / parent / name for name in copy.teams for parent in ("teams", "shoal/teams")),
         run / "questions",
+        run / "work",
         subagents,
     ):
         if directory.is_dir():
@@ -190,6 +194,9 @@ def _write_run_directory(files: ExportWriter, directory: Path, run: StoredRun) -
         record_result_size(directory / "results", to_safe_file_name(name), len(content))
     for question in run.questions:
         _write_question(files, directory / "questions", question)
+    for agent, parts in run.work.items():
+        for number, document in enumerate(parts, 1):
+            files.write(get_work_path(directory / "work", agent, number), document)
 
 
 def _find_project_directory(transcript: Path, content: bytes) -> str:
@@ -237,6 +244,12 @@ def _write_question(files: ExportWriter, directory: Path, question: StoredRunQue
         if answer is not None:
             files.write(path.with_suffix(suffix), answer)
     files.write(path, question.question)
+
+
+def _read_work(directory: Path) -> dict[str, tuple[bytes, ...]]:
+    """Read the parts that count. Raises `StateFileError` for one that is not valid."""
+    work = WorkFiles(directory)
+    return {agent: tuple(map(encode_work_part, work.read_parts(agent))) for agent in work.list_summaries()}
 
 
 def _read_board(directory: Path) -> StoredRunBoard | None:

@@ -28,6 +28,7 @@ from shoal.stores.files.sessions.file_transcript import FileTranscript
 from shoal.stores.files.sessions.question_files import QuestionFiles
 from shoal.stores.files.sessions.result_files import FileResultStore
 from shoal.stores.files.sessions.session_files import read_transcript_file
+from shoal.stores.files.sessions.work_files import WorkFiles
 from shoal.wire.subagent_metadata_codec import encode_subagent_metadata, parse_subagent_metadata
 from shoal.wire.transcript_codec import TranscriptEncoder
 
@@ -143,6 +144,9 @@ class FileSessionStore:
 
     def open_questions(self) -> QuestionFiles:
         return QuestionFiles(self.directory / "questions", durable=self._durable)
+
+    def open_work(self) -> WorkFiles:
+        return WorkFiles(self.directory / "work", durable=self._durable)
 
 
 def _parse_metadata(content: bytes, path: Path) -> SubagentMetadata:

@@ -141,6 +141,14 @@ STATE_FILE_KINDS = (
         is_set_aside=True,
     ),
     StateFileKind(
+        name="work of an agent on another machine",
+        directory=f"{_RUN}/work/*",
+        file="*.work",
+        shape="entry",
+        used="Nothing replaces it.",
+        lost="The work is lost unless a repository has its ref, refs/shoal/cluster/SESSION/AGENT.",
+    ),
+    StateFileKind(
         name="output of an agent or a shell",
         directory=f"{_RUN}/tasks",
         file="*.output",
@@ -282,7 +290,10 @@ STATE_FILE_KINDS = (
 FOLLOWED_DIRECTORIES = ("projects/*/{session}", "projects/*/{session}/subagents")
 """Directories of transcripts, which people may move to another place with a link."""
 STATE_DIRECTORIES = (
-    *(f"{_RUN}/{name}" for name in ("checkpoints", "checkpoints/blobs", "results", "questions", "tasks")),
+    *(
+        f"{_RUN}/{name}"
+        for name in ("checkpoints", "checkpoints/blobs", "results", "questions", "tasks", "work")
+    ),
     *("shoal/keys", "shoal/leases", "shoal/guardians", "shoal/teams", "shoal/tasks"),
     *("teams/{team}", "teams/{team}/inboxes", "tasks/{board}", "shoal/tasks/{board}"),
     *(_OWN_TEAM, *(f"{_OWN_TEAM}/{name}" for name in ("locks", "staging", "foreign", "overflow", "archive"))),
