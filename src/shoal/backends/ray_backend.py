@@ -24,7 +24,7 @@ from shoal.backends.ray_settings import explain_missing_ray
 from shoal.backends.socket_channel import MessageChannel, SocketChannel, receive_in_parts, send_in_parts
 from shoal.core.agents.subagents import ResourceRequest
 from shoal.core.clock import Clock
-from shoal.core.errors import ProcessError, WorktreeError
+from shoal.core.errors import ProcessError, ShoalError
 from shoal.core.ports import ProcessLauncher
 from shoal.core.task_groups import BackgroundTasks, open_task_group
 from shoal.core.teams.member_backends import (
@@ -318,7 +318,7 @@ class RayBackend:
             orders.send(origin)
             known = await orders.receive() or b"{}"
             bundle = await self._files.build_bundle(origin, known)
-        except (WorktreeError, msgspec.MsgspecError) as error:
+        except (ShoalError, msgspec.MsgspecError) as error:
             raise ProcessError(format_backend_notice("project_not_sent", error=error)) from error
         send_in_parts(orders, bundle)
 
@@ -329,7 +329,7 @@ class RayBackend:
         while (bundle := await receive_in_parts(orders)) is not None:
             try:
                 await files.store_checkpoint(launch.launch_args, bundle)
-            except WorktreeError as error:
+            except ShoalError as error:
                 self._report(
                     f"The work of {launch.launch_args.name} could not be stored, so its checkout stays on "
                     f"its machine: {error}"

@@ -153,7 +153,7 @@ async def find_project_origin(
         name=name,
         remote=await find_remote_commit(git, checkout, commit) if uses_remote else None,
         branches=branches,
-        carrier=await _create_carrier(git, at, commit, *branches.values()) if branches else "",
+        carrier=await create_carrier(git, at, commit, *branches.values()) if branches else "",
     )
 
 
@@ -166,7 +166,7 @@ async def _find_unmerged_work(git: GitRunner, at: GitDirectories, ref: str) -> s
     return "" if is_merged.status == 0 else found.text
 
 
-async def _create_carrier(git: GitRunner, at: GitDirectories | Path, *parents: str) -> str:
+async def create_carrier(git: GitRunner, at: GitDirectories | Path, *parents: str) -> str:
     """Return a commit with the tree of the first of several commits, which contains all of them."""
     arguments = (part for parent in dict.fromkeys(parents) for part in ("-p", parent))
     return (
@@ -204,12 +204,12 @@ async def store_checkpoint(git: GitRunner, checkout: GitCheckout, bundle: bytes,
     """Store the commits of a checkpoint under a ref, and its branches next to it. Raises `WorktreeError`."""
     refspecs = (f"+{CHECKPOINT_REF}:{ref}", *build_refspecs(ref))
     try:
-        await _fetch_bundle(git, checkout.top, bundle, *refspecs)
+        await fetch_bundle(git, checkout.top, bundle, *refspecs)
     except WorktreeError as error:
         if _REF_IN_THE_WAY not in str(error):
             raise
         # A deleted branch `a` is in the way of a branch `a/b`.
-        await _fetch_bundle(git, checkout.top, bundle, "--prune", *refspecs)
+        await fetch_bundle(git, checkout.top, bundle, "--prune", *refspecs)
 
 
 class MachineCheckout:
@@ -329,7 +329,7 @@ class MachineCheckout:
         kept = f"{_KEPT_REFS}/{self._origin.sent_commit}"
         if bundle:
             refspec = f"+{self._origin.bundle_ref}:{kept}"
-            await _fetch_bundle(self._git, self._repository, bundle, refspec)
+            await fetch_bundle(self._git, self._repository, bundle, refspec)
         with _report_file_errors():
             await asyncio.to_thread(remove_abandoned_checkouts, self.top.parent)
             keep_unsent_files(self.top)
@@ -412,7 +412,7 @@ class MachineCheckout:
         elif self._stored and await self._has_more(commit, self._origin.commit, self._stored):
             known.append(self._stored)
             # Otherwise git would send the files of the stored one again, which is not an ancestor.
-            carrier = await _create_carrier(self._git, self.top, commit, self._stored)
+            carrier = await create_carrier(self._git, self.top, commit, self._stored)
             await self._git("update-ref", _CARRIER_REF, carrier, at=self.top)
             refs.append(_CARRIER_REF)
         excluded = (f"^{each}" for each in known)
@@ -567,7 +567,8 @@ async def _has_commit(git: GitRunner, checkout: GitCheckout, name: str) -> bool:
     return found.status == 0
 
 
-async def _fetch_bundle(git: GitRunner, repository: Path, bundle: bytes, *refspecs: str) -> None:
+async def fetch_bundle(git: GitRunner, repository: Path, bundle: bytes, *refspecs: str) -> None:
+    """Fetch from a bundle. Raises `WorktreeError`, for example if the repository lacks what it needs."""
     with _report_file_errors(), tempfile.TemporaryDirectory(prefix="shoal-bundle-") as directory:
         path = os.path.join(directory, "project.bundle")  # noqa: PTH118 - git gets a text
         with open(path, "wb") as file:  # noqa: ASYNC230, PTH123

@@ -26,6 +26,7 @@ from shoal.core.errors import (
     AgentRequestRefused,
     InvalidAgentDefinition,
     ProcessError,
+    ShoalError,
     UnknownAgentType,
 )
 from shoal.core.ids import LEAD_ID, AgentId
@@ -499,17 +500,7 @@ class MemberBackendPool:
         )
 
     def _create_cluster_files(self) -> MemberFiles:
-        from shoal.app.agents.cluster_files import ClusterFiles
-
-        runtime = self._runtime
-        self._cluster_files = ClusterFiles(
-            runtime.agents.running.lead.environment.workspace.root,
-            environ=runtime.settings.environ,
-            clock=runtime.clock,
-            report=runtime.events.note,
-            uncommitted=runtime.settings.own.cluster.uncommitted,
-            uses_remote=runtime.settings.own.cluster.fetch_from_remote,
-        )
+        self._cluster_files = create_cluster_files(self._runtime)
         return self._cluster_files
 
     def _create_pane_backend(self, backend: BackendType) -> MemberBackend:
@@ -550,6 +541,36 @@ class MemberBackendPool:
 
     def _build_viewer_argv(self, launch_args: MemberLaunchArgs) -> tuple[str, ...]:
         return (sys.executable, "-m", "shoal", "view", launch_args.session, launch_args.name)
+
+
+def create_cluster_files(runtime: Runtime) -> ClusterFiles:
+    from shoal.app.agents.cluster_files import ClusterFiles
+    from shoal.app.agents.work_record import WorkRecord
+    from shoal.workspaces.git_runner import GitRunner
+
+    environ, clock, report = runtime.settings.environ, runtime.clock, runtime.events.note
+    history = runtime.config.history
+    return ClusterFiles(
+        runtime.agents.running.lead.environment.workspace.root,
+        environ=environ,
+        clock=clock,
+        report=report,
+        record=WorkRecord(GitRunner(environ, clock), history.store.open_work(), history.session, report),
+        uncommitted=runtime.settings.own.cluster.uncommitted,
+        uses_remote=runtime.settings.own.cluster.fetch_from_remote,
+    )
+
+
+async def restore_cluster_work(runtime: Runtime) -> None:
+    """Recreate the refs with the work of agents on other machines that this repository lacks."""
+    cluster = runtime.settings.own.cluster
+    if cluster.address is None or cluster.files != "git" or get_shared_address(runtime.config.store) is None:
+        return
+    try:
+        await create_cluster_files(runtime).restore_all_work()
+    except ShoalError as error:
+        # The start of an agent whose work is missing reports it again, and fails.
+        runtime.events.note(f"The stored work of agents on other machines could not be restored: {error}")
 
 
 def add_agent_to_bootstrap(bootstrap: bytes, agent: AgentId, *, is_restarted: bool) -> bytes:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from shoal.app.agents.work_record import WorkRecord
 from shoal.core.clock import Clock
 from shoal.core.teams.member_backends import MemberLaunchArgs
 from shoal.workspaces.checkout import GitCheckout, find_git_checkout
@@ -31,10 +32,13 @@ class ClusterFiles:
         environ: Mapping[str, str],
         clock: Clock,
         report: Callable[[str], None],
+        record: WorkRecord | None = None,
         uncommitted: bool = False,
         uses_remote: bool = True,
     ) -> None:
-        """With `uncommitted`, new members also get the changes that are not committed.
+        """With `record`, work is also stored there before it counts as stored.
+
+        With `uncommitted`, new members also get the changes that are not committed.
 
         With `uses_remote`, machines fetch what is already in a remote of the project.
         """
@@ -45,10 +49,13 @@ class ClusterFiles:
         self._checkout: GitCheckout | None = None
         self._report = report
         self._reported: set[str] = set()
+        self._record = record
 
     async def describe_origin(self, member: MemberLaunchArgs) -> bytes:
         name = f"{member.session}-{member.name}"
         checkout, ref = await self._find_checkout(), build_work_ref(member.session, member.name)
+        if self._record is not None:
+            await self._record.restore_work(checkout, member.name)
         return msgspec.json.encode(
             await find_project_origin(
                 self._git,
@@ -77,6 +84,8 @@ class ClusterFiles:
         ref = build_work_ref(member.session, member.name)
         checkout = await self._find_checkout()
         await store_checkpoint(self._git, checkout, bundle, ref)
+        if self._record is not None:
+            await self._record.store_work(checkout, member.name)
         if ref not in self._reported:
             self._reported.add(ref)
             self._report(f"The work of {member.name} is stored as {ref}. Merge it: git merge {ref}")
@@ -90,6 +99,11 @@ class ClusterFiles:
             if prefix not in self._reported:
                 self._reported.add(prefix)
                 self._report(f"Other {kind} of {name} are stored. List them: git for-each-ref {prefix}")
+
+    async def restore_all_work(self) -> None:
+        """Recreate the refs that this repository lacks, such as another clone. Raises `WorktreeError`."""
+        if self._record is not None:
+            await self._record.restore_all(await self._find_checkout())
 
     async def find_work(self, session: str, name: str) -> str:
         """Return the ref with the work of a member or an agent; empty if there is none."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import shoal
+from shoal.app.agents.backend_launcher import restore_cluster_work
 from shoal.app.config.session_memory import build_resume_message
 from shoal.core.conversation.messages import ToolUseBlock, user_message
 from shoal.core.events import (
@@ -103,6 +104,7 @@ async def _recover_session(session: Session, recovered: RecoveredSessionState) -
         session.emit_event(shell_ended)
     session.supervisor.restore_earlier_agents(recovered.pending, recovered.completions)
     session.runtime.inbox.scheduler.restore_schedules(recovered.schedules)
+    await restore_cluster_work(session.runtime)
     if (teams := session.led_teams) is not None:
         await _remove_unprepared_members(session, recovered.members.former)
         await teams.resume_team(
