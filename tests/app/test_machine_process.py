@@ -19,9 +19,10 @@ import pytest
 from app_session_helpers import create_git_repository
 from msgspec.structs import replace
 
+import shoal
 from agent_scripts import call_tool, read_events, script_agents
 from git_servers import run_silent_server
-from session_helpers import collect_events, open_session
+from session_helpers import collect_events, list_lead_results, open_session
 from shoal.app.agents.cluster_files import ClusterFiles
 from shoal.app.agents.member_bootstrap import (
     LeadPaths,
@@ -56,8 +57,9 @@ from shoal.backends.ray_backend import MemberHello, RayBackend, RayBackendSettin
 from shoal.backends.ray_hosts import CLOSING_NOTICE, CONTROL_CHANNEL, StartMemberOrder
 from shoal.backends.socket_channel import ChannelMultiplexer, SharedChannel, SocketChannel, send_in_parts
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.errors import ShoalError, WorktreeError
-from shoal.core.events import NoteAdded
+from shoal.core.events import NoteAdded, TurnEnded
 from shoal.core.teams.member_backends import (
     AGENT_ENVIRONMENT_MARKS,
     MemberLaunchArgs,
@@ -652,33 +654,163 @@ async def send_checkpoints(
                 task.cancel()
 
 
-async def test_work_is_sent_after_each_tool_call_that_changed_files(git: GitRunner, project: Path) -> None:
+def use_checkpoints(session: shoal.Session, sender: CheckpointSender) -> None:
+    """Let the agent of a session store its files, as in the process of a member."""
+    sender.watch_session(session)
+    session.agent.environment = replace(session.agent.environment, checkpoints=sender)
+
+
+async def answer_checkpoints(lead: SocketChannel, *answers: bytes) -> None:
+    """Receive as many checkpoints as there are answers."""
+    for answer in answers:
+        assert await receive(lead) == b"1"
+        assert (await receive(lead) or b"").startswith(b"# v")
+        lead.send(answer)
+
+
+STORED, REFUSED = b'{"stored":true}', b'{"stored":false}'
+
+
+def write(name: str, call: str, *, then: str = "true") -> ToolUseBlock:
+    return call_tool("Bash", call, command=f"echo {call} > {name}; {then}")
+
+
+async def test_the_result_of_a_call_is_stored_after_the_files_that_it_changed(
+    git: GitRunner, project: Path
+) -> None:
     checkout = await create_checkout(git, project)
-    model = script_agents(
-        lead=["said", call_tool("Read", "r1", file_path=str(checkout.cwd / "a.txt")), "read"]
-    )
+    read = call_tool("Read", "r", file_path=str(checkout.cwd / "a.txt"))
+    # A command that fails can have changed files too.
+    model = script_agents(lead=["said", read, "read", write("a.txt", "w", then="false"), "wrote"])
     async with send_checkpoints(checkout) as (lead, sender, _), open_session(checkout.cwd, model) as session:
-        sender.watch_session(session)
-        (checkout.cwd / "a.txt").write_text("two\n")
-        await collect_events(session.run("lead"))
-        for _ in range(20):
-            await asyncio.sleep(0.005)
+        use_checkpoints(session, sender)
         received = asyncio.create_task(lead.receive())
-        await asyncio.sleep(0)
-        assert not received.done(), "no tool was called"
-        await collect_events(session.run("lead"))
+        for _ in range(2):
+            await collect_events(session.run("lead"))
+        assert not received.done(), "nothing was changed"
+        count = len(session.agent.conversation.messages)
+        turn = asyncio.create_task(collect_events(session.run("lead")))
         async with asyncio.timeout(30):
             assert await received == b"1"
         assert (await receive(lead) or b"").startswith(b"# v")
-        finishing = asyncio.create_task(sender.finish())
-        for _ in range(20):
-            await asyncio.sleep(0.005)
-        assert not finishing.done(), "the lead has not stored it"
-        assert checkout.top.exists()
-        lead.send(b"stored")
+        assert len(session.agent.conversation.messages) == count + 2, "the prompt and the call"
+        lead.send(STORED)
         async with asyncio.timeout(30):
-            await finishing
+            await turn
+        assert len(session.agent.conversation.messages) == count + 4
+        assert "not stored" not in "".join(list_lead_results(session))
+        async with asyncio.timeout(30):
+            await sender.finish()
         assert not checkout.top.exists()
+
+
+async def test_no_task_is_completed_and_nothing_sent_before_the_files_are_stored(
+    git: GitRunner, project: Path
+) -> None:
+    checkout = await create_checkout(git, project)
+    complete = [call_tool("TaskUpdate", f"u{n}", taskId="1", status="completed") for n in range(2)]
+    claim = call_tool("TaskUpdate", "u", taskId="1", status="in_progress")
+    message = call_tool("SendMessage", "m", to="nobody", message="done", summary="done")
+    model = script_agents(
+        lead=[
+            call_tool("TaskCreate", "t", subject="s", description="d"),
+            [write("a.txt", "w"), claim, complete[0], message],
+            complete[1],
+            "Done.",
+        ]
+    )
+    async with send_checkpoints(checkout) as (lead, sender, _), open_session(checkout.cwd, model) as session:
+        use_checkpoints(session, sender)
+        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+            tasks.create_task(answer_checkpoints(lead, REFUSED, REFUSED, REFUSED, STORED))
+            await collect_events(session.run("lead"))
+        _, wrote, claimed, refused, unsent, completed = list_lead_results(session)
+        problem = "the lead could not store them, and has told its user why."
+        assert f"The files that you changed are not stored yet: {problem}" in wrote
+        assert "Until they are, you cannot" not in claimed
+        assert refused.startswith("TaskUpdate was not run, because others would rely on files")
+        assert unsent.startswith("SendMessage was not run, because others would rely on files")
+        assert problem in refused
+        assert "not run" not in completed
+
+
+async def test_a_turn_does_not_end_as_done_while_files_are_not_stored(git: GitRunner, project: Path) -> None:
+    checkout = await create_checkout(git, project)
+    model = script_agents(
+        lead=[write("a.txt", "w"), *(["Done."] * 4), write("a.txt", "w2"), "Done.", "Done."]
+    )
+    async with send_checkpoints(checkout) as (lead, sender, _), open_session(checkout.cwd, model) as session:
+        use_checkpoints(session, sender)
+        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+            # After the call, and each time that it ends its turn.
+            tasks.create_task(answer_checkpoints(lead, *[REFUSED] * 5))
+            events = await collect_events(session.run("lead"))
+        (end,) = [event for event in events if isinstance(event, TurnEnded)]
+        assert end.reason == "blocked"
+        assert "the lead could not store them" in end.detail
+        sent_back = [
+            m for m in session.agent.conversation.messages if "You cannot end your turn yet" in m.text
+        ]
+        assert len(sent_back) == 3
+        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+            tasks.create_task(answer_checkpoints(lead, REFUSED, STORED))
+            events = await collect_events(session.run("lead"))
+        assert [event.reason for event in events if isinstance(event, TurnEnded)] == ["done"]
+
+
+async def test_a_lead_that_does_not_answer_in_time_has_not_stored_the_files(
+    git: GitRunner, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_member_main, "CHECKPOINT_TIMEOUT", 0.05)
+    checkout = await create_checkout(git, project)
+    async with send_checkpoints(checkout) as (lead, sender, _):
+        assert await sender.store_changes() == ""
+        (checkout.cwd / "a.txt").write_text("two")
+        sender.note_change()
+        for _ in range(2):
+            assert "has not confirmed them within 0.05 seconds" in await sender.store_changes()
+        monkeypatch.setattr(ray_member_main, "CHECKPOINT_TIMEOUT", 60.0)
+        await answer_checkpoints(lead, STORED)
+        assert await sender.store_changes() == ""
+        (checkout.cwd / "a.txt").write_text("three")
+        sender.note_change()
+        storing = asyncio.create_task(sender.store_changes())
+        assert await receive(lead) == b"1"
+        lead.close()
+        async with asyncio.timeout(30):
+            assert await storing
+
+
+async def test_changes_of_a_background_command_are_stored(git: GitRunner, project: Path) -> None:
+    checkout = await create_checkout(git, project)
+    go = checkout.top / ".git" / "go"
+    command = f"while [ ! -e {go} ]; do sleep 0.05; done; echo late > late.txt"
+    model = script_agents(
+        lead=[call_tool("Bash", "b", command=command, run_in_background=True), "Started.", "Ended."]
+    )
+    async with send_checkpoints(checkout) as (lead, sender, _), open_session(checkout.cwd, model) as session:
+        use_checkpoints(session, sender)
+        await collect_events(session.run("lead"))
+        go.touch()
+        async with asyncio.timeout(60):
+            await answer_checkpoints(lead, STORED)
+
+
+async def test_undone_work_replaces_work_that_the_lead_could_not_store(git: GitRunner, project: Path) -> None:
+    checkout = await create_checkout(git, project)
+    lead_checkout = await find_git_checkout(git, project)
+    (checkout.cwd / "a.txt").write_text("two\n")
+    await store_checkpoint(git, lead_checkout, await checkout.build_checkpoint(), REF)
+    checkout.note_answer(is_stored=True)
+    (checkout.cwd / "a.txt").write_text("three\n")
+    assert await checkout.build_checkpoint()
+    checkout.note_answer(is_stored=False)
+    (checkout.cwd / "a.txt").write_text("one\n")
+    await store_checkpoint(git, lead_checkout, await checkout.build_checkpoint(), REF)
+    checkout.note_answer(is_stored=True)
+    assert await checkout.build_checkpoint() == b""
+    shown = subprocess.run(["git", "show", f"{REF}:a.txt"], cwd=project, capture_output=True, check=True)
+    assert shown.stdout == b"one\n"
 
 
 async def test_the_last_work_is_sent_and_each_part_of_it_must_be_stored(
@@ -711,14 +843,11 @@ async def test_one_checkpoint_waits_for_the_answer_of_the_lead_and_the_next_has_
     """On a slow connection, a checkpoint for each tool call would fill the memory."""
     checkout = await create_checkout(git, project)
     lead_checkout = await find_git_checkout(git, project)
-    changed = checkout.cwd / "a.txt"
-    reads = [call_tool("Read", f"r{number}", file_path=str(changed)) for number in range(3)]
-    model = script_agents(lead=[part for read in reads for part in (read, "read")])
-    async with send_checkpoints(checkout) as (lead, sender, _), open_session(checkout.cwd, model) as session:
-        sender.watch_session(session)
+    async with send_checkpoints(checkout) as (lead, sender, _), asyncio.TaskGroup() as tasks:
         for number in range(3):
             (checkout.cwd / f"{number}.txt").write_text("new\n")
-            await collect_events(session.run("lead"))
+            sender.note_change()
+            tasks.create_task(sender.store_changes())
             if not number:
                 assert await receive(lead) == b"1"
                 await store_checkpoint(git, lead_checkout, await receive(lead) or b"", REF)
@@ -730,6 +859,7 @@ async def test_one_checkpoint_waits_for_the_answer_of_the_lead_and_the_next_has_
         async with asyncio.timeout(30):
             assert await received == b"1"
         await store_checkpoint(git, lead_checkout, await receive(lead) or b"", REF)
+        lead.send(b"stored")
     done = subprocess.run(
         ["git", "ls-tree", "--name-only", REF], cwd=project, capture_output=True, text=True, check=True
     )
@@ -757,21 +887,13 @@ async def test_files_that_cannot_be_sent_are_named_once_and_stay_on_the_machine(
     checkout = await create_checkout(git, project)
     (checkout.cwd / "inner").mkdir()
     create_git_repository(checkout.cwd / "inner")
-    changed = checkout.cwd / "a.txt"
-    reads = [call_tool("Read", f"r{number}", file_path=str(changed)) for number in range(2)]
-    model = script_agents(lead=[reads[0], "one", reads[1], "two"])
-    noted = asyncio.Event()
+    model = script_agents(lead=[write("a.txt", "w1"), "one", write("a.txt", "w2"), "two"])
     async with send_checkpoints(checkout) as (lead, sender, _), open_session(checkout.cwd, model) as session:
-        session.subscribe(lambda event: noted.set() if isinstance(event, NoteAdded) else None)
-        sender.watch_session(session)
-        for text in ("two\n", "three\n"):
-            changed.write_text(text)
-            await collect_events(session.run("lead"))
-            assert await receive(lead) == b"1"
-            assert await receive(lead)
-            lead.send(b"stored")
-            async with asyncio.timeout(30):
-                await noted.wait()
+        use_checkpoints(session, sender)
+        for _ in range(2):
+            async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+                tasks.create_task(answer_checkpoints(lead, STORED))
+                await collect_events(session.run("lead"))
         async with asyncio.timeout(30):
             await sender.finish()
         notes = [event.text for event in read_events(session) if isinstance(event, NoteAdded)]

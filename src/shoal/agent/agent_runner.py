@@ -41,6 +41,7 @@ from shoal.core.ports import (
     ProcessLauncher,
     QuestionBroker,
     ResultStore,
+    WorkCheckpoints,
     Workspace,
 )
 
@@ -70,6 +71,8 @@ class AgentEnvironment(Struct, frozen=True, kw_only=True):
     """Sandbox of this agent alone, as in a worktree; None is that of the session."""
     journal: Journal | None = None
     """Journal of the run, in which changes by other agents are found."""
+    checkpoints: WorkCheckpoints | None = None
+    """Checkpoints of the agent's files, if its machine may be lost without its lead."""
 
 
 class LoopLimits(Struct, frozen=True, kw_only=True):
@@ -115,7 +118,9 @@ class TemporaryToolRestriction(Struct, frozen=True, kw_only=True):
 
 class AgentLoopState(Struct, kw_only=True):
     halt_reason: str = ""
-    """Reason why a hook or a person stops it; empty if none does."""
+    """Reason why a hook, a person or the runtime stops it; empty if none does."""
+    has_unstored_files: bool = False
+    """True if the turn ended although files on another machine could not be stored."""
     context_tokens: int = 0
     """Number of tokens in the next request: the provider's last count plus an estimate of later messages."""
     api_seconds: float = 0.0

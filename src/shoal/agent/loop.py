@@ -24,6 +24,7 @@ from shoal.agent.model_call import call_model
 from shoal.agent.refused_images import drop_refused_images
 from shoal.agent.repetition_guard import enforce_repetition_limits
 from shoal.agent.tool_calls import execute_tool_calls
+from shoal.agent.work_checkpoints import send_back_unstored_work
 from shoal.core.budgets.limits import BudgetRefusal, LimitKind
 from shoal.core.conversation.messages import Message, TextBlock, ToolUseBlock, user_message
 from shoal.core.conversation.model_requests import ModelReply
@@ -57,6 +58,7 @@ async def run_agent_loop(
     seconds = agent.budget.start_work_timer()
     replies_before = agent.state.reply_count
     agent.state.halt_reason = ""
+    agent.state.has_unstored_files = False
     if prompt is not None and by == "person":
         agent.state.repetition.forget_all()
     elif prompt is not None:
@@ -149,14 +151,31 @@ async def _run_tool_rounds(agent: AgentRunner) -> LoopResult:
                 reason="blocked", text="".join(parts), requests=requests, detail=agent.state.halt_reason
             )
         has_items, _ = await _drain_inbox(agent, only_waking=not calls)
-        if has_items or (not calls and await run_stop_hooks(agent, "".join(parts), stop_returns)):
+        if has_items or (not calls and await _is_sent_back(agent, parts, stop_returns)):
             parts.clear()
             stop_returns = 0 if has_items else stop_returns + 1
         elif not calls:
-            return LoopResult(
-                reason="done", text="".join(parts), requests=requests, detail=_explain_stop_reason(reply)
-            )
+            return _build_end_result(agent, reply, parts, requests)
         continuations = 0
+
+
+async def _is_sent_back(agent: AgentRunner, parts: Sequence[str], return_count: int) -> bool:
+    """Return True if hooks, or files that are not stored, send the agent back to work."""
+    return await run_stop_hooks(agent, "".join(parts), return_count) or await send_back_unstored_work(
+        agent, return_count
+    )
+
+
+def _build_end_result(
+    agent: AgentRunner, reply: ModelReply, parts: Sequence[str], requests: int
+) -> LoopResult:
+    if agent.state.has_unstored_files:
+        return LoopResult(
+            reason="blocked", text="".join(parts), requests=requests, detail=agent.state.halt_reason
+        )
+    return LoopResult(
+        reason="done", text="".join(parts), requests=requests, detail=_explain_stop_reason(reply)
+    )
 
 
 async def _announce_plan_mode(agent: AgentRunner, calls: Sequence[ToolUseBlock]) -> None:

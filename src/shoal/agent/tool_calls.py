@@ -27,6 +27,11 @@ from shoal.agent.hook_points import (
     run_tool_batch_hooks,
 )
 from shoal.agent.repetition_guard import may_change_files
+from shoal.agent.work_checkpoints import (
+    note_possible_change,
+    refuse_before_files_are_stored,
+    store_files_of_call,
+)
 from shoal.core.clock import run_with_deadline
 from shoal.core.conversation.messages import (
     MALFORMED_INPUT_KEY,
@@ -309,12 +314,18 @@ async def _run_tool_call_with_hooks(
     )
     if not isinstance(permitted_call, ToolUseBlock):
         return permitted_call
-    output = await _run_tool_within_deadline(
-        tool, permitted_call, _build_tool_context(agent, permitted_call, calls)
-    )
+    if (refused := await refuse_before_files_are_stored(agent, permitted_call)) is not None:
+        return refused
+    try:
+        output = await _run_tool_within_deadline(
+            tool, permitted_call, _build_tool_context(agent, permitted_call, calls)
+        )
+    finally:
+        note_possible_change(agent, permitted_call, tool)
     event: HookEvent = "PostToolUseFailure" if output.is_error else "PostToolUse"
     if agent.hooks.has_hooks_for(event):
         output = await run_post_tool_hooks(agent, event, permitted_call, output)
+    output = await store_files_of_call(agent, permitted_call, tool, output)
     return append_hook_context_to_output(output, "PreToolUse", hook_decision)
 
 

@@ -218,6 +218,21 @@ class Workspace(Protocol):
     def set_checkpoint_turn(self, turn: int) -> None: ...
 
 
+class WorkCheckpoints(Protocol):
+    """Stores the files of agents whose machine may be lost."""
+
+    def note_change(self) -> None:
+        """Note that files may have changed since the last checkpoint."""
+        ...
+
+    async def store_changes(self) -> str:
+        """Return an empty string when all changes so far are stored; otherwise why they are not.
+
+        If there are none, it returns at once. The wait has a limit.
+        """
+        ...
+
+
 class ChildProcessHandle(Protocol):
     @property
     def pid(self) -> int: ...

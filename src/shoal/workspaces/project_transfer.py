@@ -240,6 +240,10 @@ class MachineCheckout:
         """Submodules of the commit, once they are known."""
         self.problem = ""
         """Why the last checkpoint lacks files; empty if it has all of them."""
+        self.read_error = ""
+        """What git said about files that it could not read for the last checkpoint."""
+        self._is_refused = False
+        """True if the lead could not store the last checkpoint."""
 
     @property
     def cwd(self) -> Path:
@@ -369,6 +373,7 @@ class MachineCheckout:
         """Note whether the lead has stored the oldest checkpoint that it had not answered."""
         commit = self._unconfirmed.popleft() if self._unconfirmed else ""
         self._stored = commit if is_stored else ""
+        self._is_refused = not is_stored
         if not is_stored:
             # Send everything again, although nothing may have changed since then.
             self._sent = None
@@ -383,11 +388,13 @@ class MachineCheckout:
         # A new branch without a history has no commit yet.
         head = found.text if found.status == 0 else self._origin.commit
         tree, error = await _write_tree_of_readable_files(self._git, self._places, is_member=True)
+        self.read_error = error
         unsent = [*await self._list_changed_submodules(), *await self._list_changed_worktrees()]
         self.problem = error or _describe_unsent_repositories(self._unsent, unsent) or self._lfs_problem
         head_tree = (await self._git("rev-parse", f"{head}^{{tree}}", at=self.top)).text
         state = _WorkState(head, tree, await list_own_branches(self._git, self.top, self._origin.commit))
-        if state == (self._sent or _WorkState(self._origin.commit, head_tree, self._branches)):
+        known = self._sent or _WorkState(self._origin.commit, head_tree, self._branches)
+        if state == known and not self._is_refused:
             return b""
         self._unsent = await self._list_changed_repositories(tree)
         self._lfs_problem = await self._describe_unsent_lfs_files(tree)

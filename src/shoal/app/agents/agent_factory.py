@@ -566,6 +566,7 @@ class AgentFactory:
                 session_tools=environment.session_tools,
                 sandbox=blueprint.agent_workspace.create_sandbox(permissions.list_denied_paths),
                 journal=environment.journal,
+                checkpoints=environment.checkpoints,
             ),
             permissions=permissions,
             hooks=runtime.hooks.create_agent_hooks(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -24,6 +25,7 @@ from shoal.core.core_texts import format_end_reason
 from shoal.core.errors import AgentRequestRefused, AgentTranscriptMissing, ShoalError
 from shoal.core.events import AgentStarted, Event, JournaledEvent, MemberWentIdle
 from shoal.core.ids import LEAD_ID, AgentId
+from shoal.core.ports import WorkCheckpoints
 from shoal.core.teams.member_backends import MemberLaunchArgs
 from shoal.runs.agent_run import AgentRun
 from shoal.runs.run_outcome import AgentRunOutcome
@@ -58,26 +60,35 @@ async def _run_member_process(fd: int) -> None:
     channel.close()
 
 
+class MemberCheckpoints(WorkCheckpoints, Protocol):
+    """Checkpoints of the files of a member on another machine."""
+
+    async def finish(self) -> None:
+        """Store the last changes, before the member leaves."""
+        ...
+
+
 async def run_member_session(
     channel: MessageChannel,
     bootstrap: MemberBootstrap,
     on_open: Callable[[Session], None],
     *,
-    before_refusal: Callable[[], Awaitable[None]] | None = None,
+    checkpoints: MemberCheckpoints | None = None,
 ) -> None:
     """Run the member to its end. If it cannot be started, tell the lead, which then kills this process."""
     clock = SystemClock()
     lead_channel = LeadChannel(channel, bootstrap.rules, clock)
     try:
-        async with Session(bootstrap.to_options(bootstrap.to_membership(lead_channel), clock)) as session:
+        membership = replace(bootstrap.to_membership(lead_channel), checkpoints=checkpoints)
+        async with Session(bootstrap.to_options(membership, clock)) as session:
             on_open(session)
             if bootstrap.job is not None:
                 await _run_agent_for_lead(session, bootstrap, bootstrap.job, lead_channel)
             else:
                 await _run_forked_member(session, bootstrap, lead_channel)
     except ShoalError as error:
-        if before_refusal is not None:
-            await before_refusal()
+        if checkpoints is not None:
+            await checkpoints.finish()
         is_missing = isinstance(error, AgentTranscriptMissing)
         lead_channel.send_message(MemberStartRefusedMessage(why=str(error), is_transcript_missing=is_missing))
 

@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shoal.app.agents.member_bootstrap import LeadPaths, MemberBootstrap, decode_member_bootstrap
+from shoal.app.model_notices import format_session_notice
 from shoal.app.session.member_main import end_session_on_signals, request_session_end, run_member_session
 from shoal.app.session.session import Session
 from shoal.app.settings.settings import load_settings
@@ -37,7 +38,7 @@ from shoal.backends.socket_channel import (
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.compact_event import CompactEvent
 from shoal.core.errors import ShoalError, WorktreeError
-from shoal.core.events import Event, ToolFinished
+from shoal.core.events import BackgroundShellEnded, BackgroundShellStarted, Event, ToolFinished
 from shoal.core.teams.member_backends import AGENT_ENVIRONMENT_MARKS
 from shoal.stores.files.home.home_paths import get_process_records_directory
 from shoal.stores.files.home.trust_file import store_sent_decisions
@@ -47,6 +48,9 @@ from shoal.workspaces.project_transfer import KnownCommits, MachineCheckout, Pro
 
 STORE_TIMEOUT = 20.0
 """Seconds to wait at the end until the lead has stored the last work."""
+
+CHECKPOINT_TIMEOUT = 60.0
+"""Seconds to wait until the lead has stored what a call has changed."""
 
 LOST_LEAD_GRACE = 5.0
 """Seconds for a clean end after the connection to the lead is lost."""
@@ -237,7 +241,7 @@ async def _receive_and_run_member(
     async with asyncio.TaskGroup() as tasks:
         listening = tasks.create_task(checkpoints.listen())
         sending = tasks.create_task(checkpoints.send_changes())
-        await run_member_session(channel, bootstrap, watch_session, before_refusal=checkpoints.finish)
+        await run_member_session(channel, bootstrap, watch_session, checkpoints=checkpoints)
         await checkpoints.finish()
         listening.cancel()
         sending.cancel()
@@ -266,7 +270,7 @@ async def _answer_lead(
 
 
 class CheckpointSender:
-    """Sends the member's work to the lead after each tool call that changed files."""
+    """Sends the member's work to the lead, and waits until it is stored."""
 
     def __init__(
         self,
@@ -280,6 +284,7 @@ class CheckpointSender:
         self._checkout = checkout
         self._clock = clock
         self._has_changes = CompactEvent()
+        self._is_sending = False
         self._lock = asyncio.Lock()
         self._sessions: list[Session] = []
         self._noted = ""
@@ -289,14 +294,64 @@ class CheckpointSender:
         self._is_finished = False
         self._confirmed = CompactEvent()
         self._confirmed.set()
+        self._change_count = 0
+        """Number of changes that may have been made."""
+        self._stored_count = 0
+        """Number of changes that are stored."""
+        self._attempts = 0
+        """Number of checkpoints that were stored, or could not be."""
+        self._attempt_ended = CompactEvent()
+        self._failure = ""
+        """Why the last attempt failed."""
+        self._running_shells: set[str] = set()
+        """Background commands, which can change files at any time."""
 
     def watch_session(self, session: Session) -> None:
-        def note_tool_end(event: Event) -> None:
-            if isinstance(event, ToolFinished):
-                self._has_changes.set()
+        def note_background_commands(event: Event) -> None:
+            match event:
+                case BackgroundShellStarted():
+                    self._running_shells.add(event.facts.shell)
+                case BackgroundShellEnded():
+                    self._running_shells.discard(event.end.facts.shell)
+                    self.note_change()
+                    self._has_changes.set()
+                case ToolFinished() if self._running_shells:
+                    self.note_change()
+                    self._has_changes.set()
+                case _:
+                    pass
 
         self._sessions.append(session)
-        session.subscribe(note_tool_end)
+        session.subscribe(note_background_commands)
+
+    def note_change(self) -> None:
+        self._change_count += 1
+
+    async def store_changes(self) -> str:
+        if self._checkout is None:
+            return ""
+        if self._running_shells:
+            self.note_change()
+        wanted = self._change_count
+        if self._stored_count >= wanted:
+            return ""
+        try:
+            async with self._clock.deadline(CHECKPOINT_TIMEOUT):
+                return await self._wait_until_stored(wanted)
+        except TimeoutError:
+            return format_session_notice("checkpoint_too_slow", seconds=f"{CHECKPOINT_TIMEOUT:g}")
+
+    async def _wait_until_stored(self, wanted: int) -> str:
+        """Return when that many changes are stored, or why an attempt that began after now failed."""
+        # The current attempt may have begun before the last change.
+        last_attempt = self._attempts + (2 if self._is_sending else 1)
+        self._has_changes.set()
+        while self._stored_count < wanted:
+            if self._attempts >= last_attempt:
+                return self._failure
+            self._attempt_ended.clear()
+            await self._attempt_ended.wait()
+        return ""
 
     async def listen(self) -> None:
         """Handle messages from the lead: it has stored something, or the member must end."""
@@ -319,10 +374,23 @@ class CheckpointSender:
     async def send_changes(self) -> None:
         while True:
             await self._has_changes.wait()
-            self._has_changes.clear()
             # On a slow connection, the next one has all changes that were made meanwhile.
             await self._confirmed.wait()
-            self._note_problem(await self._send_checkpoint())
+            self._has_changes.clear()
+            self._is_sending, count = True, self._change_count
+            problem = await self._send_checkpoint()
+            self._note_problem(problem)
+            await self._confirmed.wait()
+            self._note_attempt(count)
+            self._is_sending = False
+
+    def _note_attempt(self, count: int) -> None:
+        if not self._is_stored or self._unconfirmed:
+            self._failure = format_session_notice("checkpoint_refused")
+        if not self._failure:
+            self._stored_count = count
+        self._attempts += 1
+        self._attempt_ended.set()
 
     def _note_problem(self, problem: str) -> None:
         if problem and problem != self._noted and self._checkout is not None:
@@ -368,7 +436,9 @@ class CheckpointSender:
                 bundle = await self._checkout.build_checkpoint()
             except WorktreeError as error:  # for example, files changed while they were read
                 self._checkout.mark_unsent_files(has_some=True)
+                self._failure = str(error)
                 return str(error)
+            self._failure = self._checkout.read_error
             if bundle:
                 self._unconfirmed += 1
                 self._confirmed.clear()

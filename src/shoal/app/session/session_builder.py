@@ -426,6 +426,7 @@ def _create_lead(
             emit=runtime.events.publish_event,
             session_tools=session_tools,
             journal=runtime.store.journal,
+            checkpoints=None if options.membership is None else options.membership.checkpoints,
         ),
         permissions=runtime.lead.permissions,
         hooks=runtime.hooks.create_agent_hooks(

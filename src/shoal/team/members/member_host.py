@@ -24,6 +24,7 @@ from shoal.core.errors import AgentRequestRefused, InvalidName, ShoalError
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, USER_NAME, AgentName, TeamName, map_to_inbox_name
 from shoal.core.permissions.permission_changes import PermissionMode, PermissionSuggestion
+from shoal.core.ports import WorkCheckpoints
 from shoal.core.teams.mail_bodies import (
     ShutdownRejectedMail,
     ShutdownRequestMail,
@@ -98,6 +99,8 @@ class TeamMembership(Struct, frozen=True, kw_only=True):
     """Tools with patterns that its lead is restricted to."""
     agent: str = ""
     """Id of the agent if this process runs one for a single job, and no member of a team."""
+    checkpoints: WorkCheckpoints | None = None
+    """Checkpoints of the files in the checkout of this process."""
 
 
 class MemberHost:
