@@ -158,6 +158,9 @@ class RayBackend:
         self._files = files
         self._report = report
         self._order_tasks = BackgroundTasks()
+        self._current_orders: dict[str, MessageChannel] = {}
+        """Connection of the last process of each agent; others can store nothing more."""
+        self._file_locks: dict[str, asyncio.Lock] = {}
         self._settings = settings
         self._processes = processes
         self._clock = clock
@@ -313,8 +316,12 @@ class RayBackend:
         if self._files is None:
             orders.send(b"")
             return
+        agent = launch.launch_args.agent
+        self._current_orders[agent] = orders
         try:
-            origin = await self._files.describe_origin(launch.launch_args)
+            # A checkpoint of its earlier process may be arriving; this one starts from it.
+            async with self._get_file_lock(agent):
+                origin = await self._files.describe_origin(launch.launch_args)
             orders.send(origin)
             known = await orders.receive() or b"{}"
             bundle = await self._files.build_bundle(origin, known)
@@ -327,8 +334,12 @@ class RayBackend:
     ) -> None:
         """Store the work of a teammate as it arrives, and confirm it."""
         while (bundle := await receive_in_parts(orders)) is not None:
+            agent = launch.launch_args.agent
             try:
-                await files.store_checkpoint(launch.launch_args, bundle)
+                async with self._get_file_lock(agent):
+                    if self._current_orders.get(agent, orders) is not orders:
+                        return
+                    await files.store_checkpoint(launch.launch_args, bundle)
             except ShoalError as error:
                 self._report(
                     f"The work of {launch.launch_args.name} could not be stored, so its checkout stays on "
@@ -337,6 +348,9 @@ class RayBackend:
                 orders.send(b'{"stored":false}')
             else:
                 orders.send(b'{"stored":true}')
+
+    def _get_file_lock(self, agent: str) -> asyncio.Lock:
+        return self._file_locks.setdefault(agent, asyncio.Lock())
 
     def is_process_alive(self, process: MemberProcess) -> bool:
         return isinstance(process, RayMemberProcess | HostedMemberProcess) and process.is_alive
