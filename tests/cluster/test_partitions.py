@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -217,11 +218,12 @@ async def test_the_lead_of_a_lost_machine_is_resumed_on_another_with_its_team(
     ]
     ann: list[Any] = [
         [
-            call_tool("Bash", "b1", command="echo the first command"),
+            call_tool("Bash", "b1", command="echo the first command | tee slates.txt"),
             call_tool("TaskUpdate", "u1", taskId="1", status="in_progress", owner="ann"),
         ],
         call_tool("Bash", "b2", command=f"touch {reached}; sleep 600"),
         [
+            call_tool("Bash", "b3", command="cat slates.txt; echo the roof > roof.txt"),
             send_message("team-lead", "I moved.", "report"),
             call_tool("TaskUpdate", "u2", taskId="1", status="completed"),
         ],
@@ -254,6 +256,7 @@ async def test_the_lead_of_a_lost_machine_is_resumed_on_another_with_its_team(
             lead.kill()
             lost.kill()
             await lead.wait()
+            shutil.rmtree(tmp_path / "here")
             await wait_until_no_members(other)
             again = await start_lead(
                 create_clone(tmp_path, "there"), "Continue.", "--resume", SESSION, *arguments, machine=other
@@ -270,6 +273,9 @@ async def test_the_lead_of_a_lost_machine_is_resumed_on_another_with_its_team(
         last_of_ann = join_conversation(list_requests_of(server, "ann")[-1])
         assert "the first command" in last_of_ann
         assert last_of_ann.count("Use slates.") == 1
+    ref = f"refs/shoal/cluster/{SESSION}/ann"
+    found = [run_git(tmp_path / "there", "show", f"{ref}:{name}") for name in ("slates.txt", "roof.txt")]
+    assert found == ["the first command", "the roof"]
     assert services.count_completed() == 2
     await assert_no_member_process_is_left(far_machines)
 

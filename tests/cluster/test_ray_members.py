@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from cluster_helpers import (
@@ -366,6 +367,96 @@ async def test_work_of_a_killed_machine_is_in_the_project_and_continues_elsewher
     assert run_git(project, "show", f"{ref}:draft.txt") == "not committed"
     assert (project / "notes.txt").read_text() == "by the lead\n"
     assert run_git(project, "status", "--porcelain") == "?? draft.txt"
+    restore_machine(before)
+
+
+def hold_fetches(directory: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """Let each `git fetch` of the lead wait for a file, and then fail.
+
+    Return the path of the file, and that of one which shows that a fetch waits. With `go.all`, none waits.
+    """
+    program, go, held = directory / "bin" / "git", directory / "go", directory / "held"
+    program.parent.mkdir()
+    program.write_text(
+        f"""#!/bin/sh
+for word in "$@"; do
+    if [ "$word" = fetch ] && [ ! -e {go}.all ]; then
+        touch {held}
+        while [ ! -e {go} ]; do sleep 0.05; done
+        exit 1
+    fi
+done
+exec {shutil.which("git")} "$@"
+"""
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    return go, held
+
+
+@pytest.mark.parametrize("members_per_process", [1, 10])
+async def test_a_task_whose_files_died_with_their_machine_is_done_again(
+    tmp_path: Path,
+    machines: RayMachines,
+    cluster_database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    members_per_process: int,
+) -> None:
+    """The machine is killed after the member wrote a file, and before the lead had it."""
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "notes.txt").write_text("by the lead\n")
+    for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "first"]):
+        run_git(project, *arguments)
+    go, held = hold_fetches(tmp_path, monkeypatch)
+
+    def work(body: RequestBody) -> Any:
+        told = join_conversation(body)
+        if "interrupted" in told.lower() and "done again" not in told:
+            return call_tool("Bash", "b2", command="echo half >> notes.txt; echo done again")
+        return call_tool("TaskUpdate", "u2", taskId="1", status="completed")
+
+    completed = "SELECT count(*) FROM shoal.tasks WHERE status = 'completed'"
+    async with run_provider(
+        monkeypatch,
+        lead=[
+            CREATE,
+            call_tool("TaskCreate", "t", subject="notes", description="d"),
+            spawn_member("ann"),
+            "Ann works.",
+            "Over.",
+        ],
+        ann=[
+            call_tool("TaskUpdate", "u1", taskId="1", status="in_progress", owner="ann"),
+            call_tool("Bash", "b1", command="echo half >> notes.txt"),
+            work,
+            work,
+            report_done("ann"),
+            "Done.",
+        ],
+    ) as server:
+        machines.use_provider(server.url)
+        settings = machines.build_settings(files="git", members_per_process=members_per_process)
+        async with open_cluster_session(project, machines, cluster_database, settings=settings) as session:
+            ref = f"refs/shoal/cluster/{session.id}/ann"
+            starts = StartTimes(session, machines, "ann")
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(run_turns(session))
+                await wait_for_file(held)
+                await starts.wait_for_start(1)
+                for _ in range(30):  # time for a member that does not wait
+                    await asyncio.sleep(0.1)
+                    assert read_rows(cluster_database, completed) == [[0]]
+                before = machines.find_machine(find_member(session, "ann").pid)
+                before.kill()
+                Path(f"{go}.all").touch()
+                go.touch()
+                await starts.wait_for_start(2)
+            assert machines.find_machine(find_member(session, "ann").pid) is not before
+        assert has_line(server, "lead", "ann is done.")
+        assert has_line(server, "ann", "done again")
+    assert read_rows(cluster_database, completed) == [[1]]
+    assert run_git(project, "show", f"{ref}:notes.txt").split("\n") == ["by the lead", "half"]
     restore_machine(before)
 
 
