@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+import shutil
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from git_repository import GitRepository, run_git
 from shoal.app.isolation.sandbox_policies import create_worktree_sandbox_selection
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.backends.guarded_processes import GuardedProcessLauncher
+from shoal.backends.sandbox.landlock import LandlockSandboxDriver
 from shoal.backends.sandbox.sandbox_selection import DriverSelectingSandbox
 from shoal.core.clock import SystemClock
 from shoal.core.errors import WorkspaceError, WorktreeError
@@ -40,7 +42,10 @@ async def create_checkout(repository: GitRepository, name: str, directory: str =
 class CheckoutAgent:
     """The checkout of an agent, with a way to run commands as its shell does."""
 
-    def __init__(self, made: MachineCheckout, settings: Settings) -> None:
+    def __init__(
+        self, made: MachineCheckout, settings: Settings, note: Callable[[str], None] = pytest.fail
+    ) -> None:
+        self._note = note
         self.top = made.top
         self.repository = Path(made.paths.repository)
         self.checkout: ConfinedCheckout = open_confined_checkout(made.paths, made.cwd, session="s")
@@ -51,7 +56,7 @@ class CheckoutAgent:
     async def create_sandbox(self) -> DriverSelectingSandbox:
         directory = self.settings.home / "shoal/runs/s"
         selection = await create_worktree_sandbox_selection(
-            self.settings, self.checkout, self.workspace, directory, pytest.fail
+            self.settings, self.checkout, self.workspace, directory, self._note
         )
         return DriverSelectingSandbox(selection)
 
@@ -195,3 +200,43 @@ async def test_without_a_sandbox_an_agent_does_not_start_unless_the_weak_guard_i
     path.write_text('{"shoal": {"sandbox": {"enabled": false}, "worktree_guard": "weak"}}')
     agent.settings = load_settings(cwd=agent.top)
     assert not (await agent.create_sandbox()).is_active
+
+
+@pytest.mark.spec("USR-06")
+async def test_landlock_confines_an_agent_on_a_machine_without_bubblewrap(
+    repository: GitRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why := LandlockSandboxDriver().explain_unavailable():
+        pytest.skip(why)
+    programs, temporary = tmp_path / "bin", tmp_path / "tmp"
+    programs.mkdir()
+    temporary.mkdir()
+    for name in ("git", "cat"):
+        (programs / name).symlink_to(shutil.which(name) or name)
+    made, other = await create_checkout(repository, "ann"), await create_checkout(repository, "ben")
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    agent = CheckoutAgent(made, load_settings(cwd=made.cwd), note=lambda text: None)
+    secret = agent.settings.home / "shoal" / "secret"
+    secret.write_text("x")
+    try:
+        assert await agent.run_command(
+            "echo x > x && git add x && git commit -qm work && git log -1 --format=%s"
+        ) == (
+            0,
+            "work\n",
+        )
+        for command in (
+            f"echo x > {other.top}/made",
+            f"git -C {other.top} commit -q --allow-empty -m x",
+            f"echo x > {agent.repository}/made",
+            f"cat {other.top}/notes.txt",
+            f"cat {secret}",
+        ):
+            status, output = await agent.run_command(command)
+            assert status != 0, output
+    finally:
+        await agent.processes.aclose()
+    assert run_git(other.top, "log", "--format=%s") == "first"
+    assert not [*agent.repository.parent.parent.rglob("made")]
