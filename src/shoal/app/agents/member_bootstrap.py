@@ -83,6 +83,10 @@ class AgentJobBootstrap(Struct, frozen=True, kw_only=True):
     agent: AgentId
     is_restarted: bool
     """True if an earlier process of this agent was lost."""
+    definition: dict[str, Any] = {}
+    """Definition of its type in the format of agent files, if only the program of the lead has it."""
+    answer_schema: dict[str, Any] | None = None
+    """JSON Schema of the answer that it must give; None if it gives a text."""
 
 
 class LeadPaths(Struct, frozen=True, kw_only=True):
