@@ -284,7 +284,7 @@ async def test_the_doctor_names_what_each_machine_lacks_and_what_to_type(
         at = lines.index(f"127.0.0.4 {versions}: ")
         assert lines[at + 1 : at + 4] == [
             "  no rg: install ripgrep",
-            "  no bwrap: install bubblewrap; without it, commands have no sandbox",
+            "  no bwrap: install bubblewrap; without a sandbox, teammates with a checkout do not start",
             "  no model key: run `shoal setup` there, or set a key before the machine joins the cluster",
         ]
         monkeypatch.setenv("SHOAL_STORE", "postgresql://ann:secret@127.0.0.1:1/none")

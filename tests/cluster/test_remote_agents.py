@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from cluster_helpers import (
     PATIENCE,
@@ -16,6 +17,7 @@ from cluster_helpers import (
     run_git,
     run_turns,
     wait_for_file,
+    wait_for_name,
 )
 
 import shoal
@@ -26,7 +28,7 @@ from shoal.app.settings.settings import load_settings
 from shoal.app.settings.settings_trust import save_project_trust_decision
 from shoal.core.events import AgentEnded, AgentStarted, Event, NoteAdded, ToolFinished, ToolOutputReturned
 from shoal.testing.mock_replies import ReplyLike, RequestBody
-from team_scripts import get_home
+from team_scripts import get_home, send_message
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.needs("ray", "postgres", "asyncpg")]
 JOB = "This is the far job."
@@ -40,8 +42,9 @@ class Minds:
 
     def reply(self, body: RequestBody) -> ReplyLike:
         is_far = JOB in join_text(body["messages"][0]["content"])
-        reply: ReplyLike = (self._far if is_far else self._lead).pop(0)
-        return reply
+        reply: Any = (self._far if is_far else self._lead).pop(0)
+        found: ReplyLike = reply(body) if callable(reply) else reply
+        return found
 
 
 class Seen:
@@ -249,11 +252,161 @@ async def test_an_agent_on_another_machine_asks_and_is_stopped_by_its_lead(
                 tasks.create_task(run_turns(session))
                 await wait_for_file(tmp_path / "reached")
                 assert asked.is_set()
-                with pytest.raises(shoal.ShoalError, match="runs on another machine"):
-                    await session.supervisor.send_user_message("far", "Hello?")
+                await session.send("far", "Hello?")
                 await session.stop_task("far")
             (ended,) = seen.list_events(AgentEnded)
             assert ended.completion.status == "killed"
+            # It was still in its first call.
+            assert "1 message to it is undelivered" in ended.completion.detail
+            with pytest.raises(shoal.ShoalError, match="has ended, so it cannot be resumed"):
+                await session.send("far", "Hello?")
+    await assert_no_member_process_is_left(machines)
+
+
+@pytest.mark.spec("ISO-04", "CTL-01")
+@pytest.mark.parametrize("members_per_process", [1, 10])
+async def test_messages_reach_an_agent_on_another_machine_after_its_tool_round(
+    tmp_path: Path,
+    machines: RayMachines,
+    cluster_database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    members_per_process: int,
+) -> None:
+    minds = Minds(
+        # The first message is sent before the process of the agent exists.
+        [start_far_agent(name="far"), send_message("far", "From the lead."), "It runs.", "Heard.", "Heard."],
+        [
+            wait_for_name(f"{tmp_path}/go", f"{tmp_path}/reached"),
+            send_message("lead", "From far away."),
+            "I have read both.",
+        ],
+    )
+    async with run_provider(monkeypatch, lead=[minds.reply]) as server:
+        machines.use_provider(server.url)
+        settings = machines.build_settings(members_per_process=members_per_process)
+        async with open_cluster_session(tmp_path, machines, cluster_database, settings=settings) as session:
+            seen = Seen(session)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(run_turns(session))
+                await wait_for_file(tmp_path / "reached")
+                await session.send("far", "From the person.")
+                (tmp_path / "go").touch()
+            (ended,) = seen.list_events(AgentEnded)
+        far = [each.body for each in server.requests if JOB in str(each.body["messages"][0])]
+    assert (ended.completion.status, ended.completion.text) == ("completed", "I have read both.")
+    assert ended.completion.detail == ""
+    told = str(far[-1]["messages"])
+    assert (told.count("From the lead."), told.count("From the person.")) == (1, 1)
+    assert "From the person." not in str(far[0]["messages"])
+    # With the results of the round, or right after them.
+    assert "From the person." in str(far[1]["messages"][2:])
+    lead = [each.body for each in server.requests if JOB not in str(each.body["messages"][0])]
+    assert str(lead[-1]["messages"]).count("From far away.") == 1
+    await assert_no_member_process_is_left(machines)
+
+
+@pytest.mark.spec("ISO-04", "CTL-01")
+async def test_a_message_that_a_lost_machine_had_not_read_reaches_the_agent_on_another(
+    tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, place = create_project(tmp_path), tmp_path / "place"
+    stay = f"pwd > {place}.new; mv {place}.new {place}; sleep 600"
+    minds = Minds(
+        [start_far_agent(name="far"), "It runs.", "Heard."],
+        [
+            wait_for_name(f"{tmp_path}/go", f"{tmp_path}/reached"),
+            call_tool("Bash", "b2", command=stay),
+            call_tool("Bash", "b3", command="echo again"),
+            "I have read both.",
+        ],
+    )
+    async with run_provider(monkeypatch, lead=[minds.reply]) as server:
+        machines.use_provider(server.url)
+        settings = machines.build_settings(files="git")
+        async with open_cluster_session(project, machines, cluster_database, settings=settings) as session:
+            seen = Seen(session)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(run_turns(session))
+                await wait_for_file(tmp_path / "reached")
+                await session.send("far", "The first text.")
+                (tmp_path / "go").touch()
+                await wait_for_file(place)
+                await session.send("far", "The second text.")
+                before = next(each for each in machines.nodes if str(each.home) in place.read_text())
+                before.kill()
+            (ended,) = seen.list_events(AgentEnded)
+        far = [each.body for each in server.requests if JOB in str(each.body["messages"][0])]
+    assert (ended.completion.status, ended.completion.text) == ("completed", "I have read both.")
+    told = str(far[-1]["messages"])
+    assert (told.count("The first text."), told.count("The second text.")) == (1, 1)
+    restore_machine(before)
+
+
+class Verdict(msgspec.Struct):
+    is_good: bool
+    reason: str
+
+
+@pytest.mark.spec("ISO-04")
+async def test_a_program_starts_an_agent_on_another_machine_and_gets_its_typed_answer(
+    tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = shoal.Agent("judge", prompt="You judge well.", isolation="remote", output=Verdict)
+    answer = call_tool("StructuredOutput", "s", is_good=True, reason="It works.")
+    minds = Minds([], [call_tool("Bash", "b", command="hostname"), answer, "Done.", "I am here, too."])
+    async with run_provider(monkeypatch, lead=[minds.reply]) as server:
+        machines.use_provider(server.url)
+        async with open_cluster_session(tmp_path, machines, cluster_database) as session:
+            seen = Seen(session)
+            verdict = await (await session.spawn(judge, JOB))
+            plain = await (await session.spawn("general-purpose", JOB, isolation="remote"))
+            with pytest.raises(shoal.ShoalError, match="cannot be combined"):
+                await session.spawn("general-purpose", JOB, isolation="remote", cwd="sub")
+        requests = [each for each in server.requests if JOB in str(each.body["messages"][0])]
+    assert verdict.output == Verdict(is_good=True, reason="It works.")
+    assert plain.text == "I am here, too."
+    assert "You judge well." in str(requests[0].body["system"])
+    assert {each.headers["x-api-key"] for each in requests} <= {"key-1", "key-2"}
+    assert [each.isolation for each in seen.list_events(AgentStarted)] == ["remote", "remote"]
+    assert len(requests) == len(server.requests)  # the lead's model was not asked
+    await assert_no_member_process_is_left(machines)
+
+
+@pytest.mark.spec("ISO-04")
+async def test_the_lead_is_answered_before_the_agent_has_a_machine(
+    tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = {"resources": {"cpus": 2, "labels": {"n": "1"}}}
+    told = asyncio.Event()
+
+    def note_answers(_: RequestBody) -> str:
+        told.set()
+        return "Both run."
+
+    first = start_far_agent(**whole)
+    second = call_tool("Agent", "go2", description="far job", prompt=JOB, isolation="remote", **whole)
+    minds = Minds(
+        [first, second, note_answers, "Heard.", "Heard."],
+        [wait_for_name(f"{tmp_path}/go", f"{tmp_path}/reached"), "The first is done.", "The second is done."],
+    )
+    async with run_provider(monkeypatch, lead=[minds.reply]) as server:
+        machines.use_provider(server.url)
+        async with open_cluster_session(tmp_path, machines, cluster_database) as session:
+            seen = Seen(session)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(run_turns(session))
+                await wait_for_file(tmp_path / "reached")
+                async with asyncio.timeout(PATIENCE):
+                    await told.wait()
+                await seen.wait_for_note("is not running yet")
+                answers = [each.data["status"] for each in seen.list_events(ToolOutputReturned)]
+                assert answers == ["remote_launched", "remote_launched"]
+                # The machine is taken: the second agent has no process, and will get one only now.
+                assert not seen.list_events(AgentEnded)
+                assert sum(JOB in str(each.body["messages"][0]) for each in server.requests) == 1
+                (tmp_path / "go").touch()
+        texts = [each.completion.text for each in seen.list_events(AgentEnded)]
+    assert texts == ["The first is done.", "The second is done."]
     await assert_no_member_process_is_left(machines)
 
 

@@ -17,7 +17,13 @@ import shoal
 from agent_scripts import ToolGate, script_agents
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.model_requests import ModelRequest
-from shoal.core.errors import AgentRequestRefused, QuotaExceeded, SettingsError, WorkflowError
+from shoal.core.errors import (
+    AgentRequestRefused,
+    AgentUnusable,
+    QuotaExceeded,
+    SettingsError,
+    WorkflowError,
+)
 from shoal.core.events import AgentStarted, ModelRequestFailed
 from shoal.models.scripted_model import ReplyLike
 
@@ -527,3 +533,29 @@ async def test_map_raises_if_the_model_of_a_definition_cannot_be_used(tmp_path: 
             await session.spawn(agent, "one")
         with pytest.raises(SettingsError, match="Did you mean opus"):
             await session.map(agent, ["one", "two"])
+
+
+@pytest.mark.spec("ISO-04")
+@pytest.mark.parametrize(
+    ("agent", "options", "reason"),
+    [
+        ("general-purpose", {"isolation": "remote"}, "no Ray cluster is configured"),
+        (shoal.Agent("far", prompt="You work.", isolation="remote"), {}, "no Ray cluster is configured"),
+        ("general-purpose", {"isolation": "remote", "cwd": "."}, "cwd and isolation cannot be combined"),
+        ("nobody", {"isolation": "remote"}, "nobody"),
+    ],
+)
+async def test_an_agent_that_cannot_run_on_another_machine_does_not_run_here(
+    tmp_path: Path, agent: Any, options: Any, reason: str
+) -> None:
+    events: list[shoal.Event] = []
+    async with shoal.open(cwd=tmp_path, model=script_agents(lead=["never"], go=["never"])) as session:
+        session.subscribe(events.append)
+        with pytest.raises(AgentUnusable, match=reason):
+            await session.spawn(agent, "go", **options)
+        with pytest.raises(AgentUnusable, match=reason):
+            await session.map(agent, ["go", "go"], **options)
+        assert session.list_subagents() == ()
+        # What was reserved for them is free again.
+        assert session.runtime.budget.running_agent_count == 0
+    assert not [event for event in events if isinstance(event, AgentStarted)]

@@ -359,7 +359,10 @@ async def test_the_mistake_of_an_own_model_is_raised_and_its_request_is_closed(
         (lambda session: session.map("x", 3), r"session.map\(\): prompts: expected a list of strings, got 3"),
         (lambda session: session.map("Plan", [3]), "prompt: expected a string, got 3"),
         (lambda session: session.map("Plan", ["x"], at_onec=3), "'at_onec'. Did you mean at_once"),
-        (lambda session: session.spawn("Plan", "x", isolation="wt"), "isolation: unknown value 'wt'"),
+        (
+            lambda session: session.spawn("Plan", "x", isolation="wt"),
+            "unknown value 'wt'. Use 'worktree' or 'remote'",
+        ),
         (
             lambda session: session.spawn("Plan", "x", name=3),
             "name: expected a non-empty string, got 3",

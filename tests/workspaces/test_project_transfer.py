@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,63 @@ async def test_many_checkouts_of_a_new_project_are_created_on_a_machine_at_once(
     repositories = tmp_path / "home" / "shoal" / "cluster" / "repositories"
     assert len([*repositories.iterdir()]) == 1
     assert run_git(project.top, "for-each-ref", "refs/shoal") == ""
+
+
+_CREATE_SCRIPT = """
+import asyncio, os, sys
+from pathlib import Path
+from shoal.core.clock import SystemClock
+from shoal.workspaces.checkout import find_git_checkout
+from shoal.workspaces.git_runner import GitRunner
+from shoal.workspaces.project_transfer import MachineCheckout, bundle_project, find_project_origin
+
+async def main(project, home, mark):
+    git = GitRunner(os.environ, SystemClock())
+    lead = await find_git_checkout(git, Path(project))
+
+    async def create(name):
+        origin = await find_project_origin(git, lead, "refs/shoal/cluster/s/x", name=name)
+        checkout = MachineCheckout(git, Path(home), origin)
+        known = await checkout.list_known_commits()
+        await checkout.create(await bundle_project(git, lead, origin, known))
+
+    print("ready", flush=True)
+    sys.stdin.readline()
+    async with asyncio.TaskGroup() as group:
+        for number in range(25):
+            group.create_task(create(f"{mark}-{number}"))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.spec("USR-06")
+async def test_two_processes_create_fifty_checkouts_without_a_lock_error(
+    tmp_path: Path, project: GitCheckout
+) -> None:
+    home = tmp_path / "home"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", _CREATE_SCRIPT, str(project.top), str(home), mark],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for mark in "ab"
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    ends = await asyncio.gather(*(asyncio.to_thread(each.communicate, "\n") for each in processes))
+    assert [each.returncode for each in processes] == [0, 0], [error for _, error in ends]
+    checkouts = [*(home / "shoal" / "cluster" / "checkouts").glob("[ab]-*")]
+    assert len(checkouts) == 50
+    assert {(each / "src" / "a.txt").read_text() for each in checkouts} == {"one\n"}
+    head = run_git(project.top, "rev-parse", "HEAD")
+    assert {run_git(each, "rev-parse", "HEAD") for each in checkouts} == {head}
+    assert len([*(home / "shoal" / "cluster" / "repositories").iterdir()]) == 1
 
 
 async def test_commits_of_the_agent_return_with_their_history(

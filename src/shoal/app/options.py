@@ -33,6 +33,8 @@ class AgentExtras(Struct, frozen=True, kw_only=True):
     tools: tuple[Tool, ...] = ()
     output: OutputType[Any] | None = None
     """Type of the answer that every agent with this definition must give."""
+    fields: Mapping[str, Any] = {}
+    """The definition in the format of agent files, for the process of an agent on another machine."""
 
 
 class Options(Struct, frozen=True, kw_only=True):

@@ -60,11 +60,7 @@ class AgentMessenger:
         message_text = format_mail_message(identity.name, text, summary=summary, color=identity.color)
         targets = [self._registry.resolve_agent_id(to)]
         if to == EVERYONE:
-            targets = [
-                run.id
-                for run in self._registry.list_running_agents()
-                if run.id != identity.agent and not run.is_remote
-            ]
+            targets = [run.id for run in self._registry.list_running_agents() if run.id != identity.agent]
         if not targets:
             raise AgentRequestRefused(format_run_notice("nobody_running"))
         items = [
@@ -90,8 +86,8 @@ class AgentMessenger:
     ) -> AgentMessageDeliveryReceipt:
         to = item.to
         run = self._registry.get_run(to)
-        if run is not None and run.is_remote:
-            raise AgentRequestRefused(format_run_notice("message_to_remote_agent", agent=to))
+        if run is not None and run.is_remote and run.completion is not None:
+            raise AgentRequestRefused(format_run_notice("message_to_ended_remote_agent", agent=to))
         if to == LEAD_ID or to in self._resuming or (run is not None and run.completion is None):
             self._enqueue_inbox_item(item, text)
             name = "lead" if to == LEAD_ID else run.facts.name if run else ""

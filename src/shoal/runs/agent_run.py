@@ -86,7 +86,7 @@ class AgentRun:
 
     @property
     def is_remote(self) -> bool:
-        """True if it runs on another machine, where messages do not reach it."""
+        """True if it runs on another machine; then it cannot be resumed after its end."""
         return self.facts.isolation == "remote"
 
     @property

@@ -154,9 +154,12 @@ class AgentSupervisor:
         output: OutputType[Any] | None = None,
         agent: AgentId | None = None,
         check_start: Callable[[], None] | None = None,
+        *,
+        is_on_machine: bool = False,
     ) -> AgentRun:
         """Start an agent that no model asked for, as a child of the lead; wait for a free slot. Only the
         program that opened the session is notified of its end. `agent` is its id, by default a new one.
+        `is_on_machine` is True in the process of an agent with isolation: remote, on its machine.
         Raises `AgentRequestRefused`, and what `check_start` raises: it is called after each wait.
         """
         parent, agent = self._running_agents.lead, agent or self._ids.new_agent_id()
@@ -165,6 +168,11 @@ class AgentSupervisor:
         try:
             if check_start is not None:
                 check_start()
+            launcher = None if is_on_machine else self._remote_launcher
+            if launcher is not None and launcher.is_remote(request):
+                self._program_agents[agent] = output
+                new_agent = self._build_preparation_request(agent, parent, PROGRAM_CALL)
+                return await self._launch_remote_agent(launcher, request, new_agent, slot, check_start)
             name = self._registry.reserve_agent_name(request.name) if request.name else ""
         except BaseException:
             self._budget.close_agent_slot(slot, was_started=False)
@@ -184,27 +192,50 @@ class AgentSupervisor:
             raise AgentRequestRefused(format_run_notice("no_remote_agents"))
         await self._approval.require_approval(parent, context)
         slot = await self._open_agent_slot(request.kind or "", parent.identity.depth + 1)
-        name = ""
-        try:
-            name = self._registry.reserve_agent_name(request.name) if request.name else ""
-            new_agent = self._build_preparation_request(self._ids.new_agent_id(), parent, context.call_id)
-            job = await launcher.prepare_job(replace(request, name=name or None), new_agent)
-        except BaseException:
-            self._registry.release_agent_name(name)
-            self._budget.close_agent_slot(slot, was_started=False)
-            raise
-        run = AgentRun(job.started, new_agent.monitor, None, started_at=self._clock.monotonic())
-        self._emit(job.started)
-        self._registry.add_run(run)
-        run.task = self._tasks.create_task(self._run_remote_agent(run, job, slot))
+        new_agent = self._build_preparation_request(self._ids.new_agent_id(), parent, context.call_id)
+        run = await self._launch_remote_agent(launcher, request, new_agent, slot)
         return RemoteAgentLaunchResult(
             agent=run.id,
-            name=name,
+            name=run.facts.name,
             kind=run.facts.kind,
             description=run.facts.description,
             session=parent.identity.session,
             output=Path(self._factory.get_agent_output_path(run.id)),
         )
+
+    async def _launch_remote_agent(
+        self,
+        launcher: RemoteAgentLauncher,
+        request: SpawnRequest,
+        new_agent: AgentPreparationRequest,
+        slot: AgentSlot,
+        check_start: Callable[[], None] | None = None,
+    ) -> AgentRun:
+        """Begin an agent, whose process is not started yet; if that fails, nothing of it is left."""
+        name = ""
+        try:
+            name = self._registry.reserve_agent_name(request.name) if request.name else ""
+            job = await launcher.prepare_job(replace(request, name=name or None), new_agent)
+            if check_start is not None:
+                check_start()
+        except BaseException:
+            self._registry.release_agent_name(name)
+            self._budget.close_agent_slot(slot, was_started=False)
+            self._program_agents.pop(new_agent.agent, None)
+            raise
+        for_program = new_agent.agent in self._program_agents
+        started = replace(job.started, background=not for_program)
+        run = AgentRun(
+            started,
+            new_agent.monitor,
+            None,
+            started_at=self._clock.monotonic(),
+            for_program=for_program,
+        )
+        self._emit(started)
+        self._registry.add_run(run)
+        run.task = self._tasks.create_task(self._run_remote_agent(run, job, slot))
+        return run
 
     async def _run_remote_agent(self, run: AgentRun, job: RemoteAgentJob, slot: AgentSlot) -> None:
         try:
@@ -212,16 +243,18 @@ class AgentSupervisor:
             run.task = None
             self._budget.close_agent_slot(slot)
             run.completion = self._record_run_end(run, None, outcome, None)
-            if not run.seen_by_call:
+            if not run.seen_by_call and not run.for_program:
                 self._queue.put(build_agent_result_notification(run.completion))
             run.notify_waiters()
         finally:
             self._budget.close_agent_slot(slot)
             self._close_run(run)
 
-    async def resume_agent_for_program(self, agent: AgentId, text: str) -> AgentRun:
+    async def resume_agent_for_program(
+        self, agent: AgentId, text: str, output: OutputType[Any] | None = None
+    ) -> AgentRun:
         """Continue an agent whose process died, with a text. Raises `AgentRequestRefused`."""
-        self._program_agents[agent] = None
+        self._program_agents[agent] = output
         new_agent = self._build_preparation_request(agent, self._running_agents.lead, PROGRAM_CALL)
         prepared = await self._factory.prepare_resumed_agent(new_agent)
         started = replace(prepared.started, background=False)
@@ -523,7 +556,8 @@ class AgentSupervisor:
             outcome.text, run.id, result_id, results, tokens=self.policy.report_tokens
         )
         detail = join_outcome_details(
-            outcome.detail, describe_unread_messages(self._queue.count_waking_items(run.id))
+            outcome.detail,
+            describe_unread_messages(self._queue.count_waking_items(run.id), is_remote=run.is_remote),
         )
         is_completed = outcome.status == "completed"
         closing_text = f"\n{outcome.text}\n" if is_completed else f"\n[{outcome.status}: {outcome.detail}]\n"
@@ -548,7 +582,9 @@ class AgentSupervisor:
             duration_ms=round((self._clock.monotonic() - run.started_at) * 1000),
             evidence=monitor.collect_evidence(None if worker is None else worker.acceptance),
             one_shot=prepared is not None and prepared.one_shot,
-            answer=None if prepared is None or prepared.output_tool is None else prepared.output_tool.answer,
+            answer=outcome.answer
+            if prepared is None or prepared.output_tool is None
+            else prepared.output_tool.answer,
         )
 
     async def _wait_for_run(

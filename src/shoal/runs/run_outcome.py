@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -21,6 +22,8 @@ class AgentRunOutcome(Struct, frozen=True, kw_only=True):
     detail: str = ""
     is_passing: bool = False
     """True if the environment failed (for example, a full disk) and a restart can succeed later."""
+    answer: Any = None
+    """Structured answer of an agent on another machine, as JSON."""
 
 
 def outcome_from_loop_result(result: LoopResult, messages: Sequence[Message]) -> AgentRunOutcome:
@@ -45,11 +48,11 @@ def join_outcome_details(*details: str) -> str:
     return "; ".join(filter(None, details))
 
 
-def describe_unread_messages(messages: int) -> str:
+def describe_unread_messages(messages: int, *, is_remote: bool = False) -> str:
     if not messages:
         return ""
     count_text = "1 message to it is" if messages == 1 else f"{messages} messages to it are"
-    return format_run_notice("unread_messages", messages=count_text)
+    return format_run_notice("undelivered_messages" if is_remote else "unread_messages", messages=count_text)
 
 
 def build_agent_result_notification(completion: AgentResult) -> InboxItem:

@@ -6,7 +6,7 @@ the member's state, its requests to the budget and the question broker, and imme
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -14,6 +14,7 @@ from msgspec import Struct
 from shoal.core.agents.subagents import AgentEndStatus, ResolvedAgentSettings, RetainedWorktreeWork
 from shoal.core.budgets.limits import BudgetLimits, BudgetRefusal
 from shoal.core.budgets.usage import ModelCard, Usage
+from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.events import AgentStarted
 from shoal.core.ids import AgentId
 from shoal.core.permissions.permission_changes import (
@@ -88,6 +89,8 @@ class MemberLeftMessage(_MemberChannelMessage, frozen=True, tag="Left"):
     work: RetainedWorktreeWork | None = None
     passing: bool = False
     """True if its environment failed (for example, a full disk)."""
+    answer: Any = None
+    """Structured answer of an agent for one job, if one was required."""
 
 
 class MemberEventForwardedMessage(_MemberChannelMessage, frozen=True, tag="Told"):
@@ -159,6 +162,18 @@ class MemberWorkSlotReleasedMessage(_MemberChannelMessage, frozen=True, tag="Res
     """The member stopped working, or stopped waiting to work."""
 
 
+class AgentItemDeliveredMessage(_MemberChannelMessage, frozen=True, tag="Delivered"):
+    """An item from the lead is in the transcript of the agent on this machine."""
+
+    item: str
+
+
+class ItemForLeadSentMessage(_MemberChannelMessage, frozen=True, tag="Writes"):
+    """A message of an agent on this machine to the lead; the journal already has it."""
+
+    item: InboxItem
+
+
 # From the lead
 
 
@@ -197,6 +212,12 @@ class MemberStopRequestedMessage(_MemberChannelMessage, frozen=True, tag="Leave"
     stays: bool = False
 
 
+class AgentItemSentMessage(_MemberChannelMessage, frozen=True, tag="Sends"):
+    """An item for the one agent of the process; answered by `AgentItemDeliveredMessage`."""
+
+    item: InboxItem
+
+
 MessageFromMember: TypeAlias = (
     MemberReadyMessage
     | MemberStartRefusedMessage
@@ -216,6 +237,8 @@ MessageFromMember: TypeAlias = (
     | SessionPermissionChangedMessage
     | MemberWorkSlotRequestedMessage
     | MemberWorkSlotReleasedMessage
+    | AgentItemDeliveredMessage
+    | ItemForLeadSentMessage
 )
 MessageFromLead: TypeAlias = (
     BudgetGrantDecidedMessage
@@ -224,6 +247,7 @@ MessageFromLead: TypeAlias = (
     | SessionPermissionChangedMessage
     | MemberInterruptRequestedMessage
     | MemberStopRequestedMessage
+    | AgentItemSentMessage
 )
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.core.agents.worktrees import MachineCheckoutPaths
 from shoal.core.clock import Clock
 from shoal.core.errors import WorktreeError
 from shoal.core.ports import ProcessLauncher
@@ -248,6 +249,10 @@ class MachineCheckout:
     @property
     def cwd(self) -> Path:
         return self.top / self._origin.inside
+
+    @property
+    def paths(self) -> MachineCheckoutPaths:
+        return MachineCheckoutPaths(top=str(self.top), repository=str(self._repository))
 
     @property
     def _init_options(self) -> tuple[str, ...]:

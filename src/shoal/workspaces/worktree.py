@@ -26,6 +26,8 @@ class Worktree(Struct, frozen=True, kw_only=True):
     """Directory of the repository for this worktree only."""
     notes: tuple[str, ...] = ()
     """Changes in the lead's checkout that are not in the worktree, as sentences for the agent."""
+    shared_objects: tuple[Path, ...] = ()
+    """Objects of other repositories that its commits contain."""
 
     @property
     def name(self) -> str:
@@ -64,6 +66,16 @@ class Worktree(Struct, frozen=True, kw_only=True):
             *(self.entry / name for name in ("gitdir", "commondir", "config.worktree")),
             *(self.common / "objects" / name for name in ("pack", "info")),
         )
+
+    def describe_refused_write(self, path: Path) -> str:
+        """Tell the agent why it cannot write to a real path outside the worktree."""
+        record = self.record
+        checkout = Path(os.path.realpath(record.checkout))
+        if path.is_relative_to(checkout):
+            own_path = escape_filename(record.path / path.relative_to(checkout))
+            return format_workspace_notice("lead_checkout", path=escape_filename(path), own_path=own_path)
+        worktree = escape_filename(record.path)
+        return format_workspace_notice("outside_worktree", path=escape_filename(path), worktree=worktree)
 
     def create_workspace(
         self,
@@ -140,17 +152,8 @@ class WorktreeWorkspace(LocalWorkspace):
     def _refuse_write_outside_worktree(self, path: Path) -> None:
         if self._can_write(path):
             return
-        real, record = Path(os.path.realpath(self.cwd / path)), self._worktree.record
-        checkout = Path(os.path.realpath(record.checkout))
-        if real.is_relative_to(checkout):
-            own_path = escape_filename(record.path / real.relative_to(checkout))
-            raise WorkspaceError(
-                format_workspace_notice("lead_checkout", path=escape_filename(real), own_path=own_path)
-            )
-        worktree = escape_filename(record.path)
-        raise WorkspaceError(
-            format_workspace_notice("outside_worktree", path=escape_filename(real), worktree=worktree)
-        )
+        real = Path(os.path.realpath(self.cwd / path))
+        raise WorkspaceError(self._worktree.describe_refused_write(real))
 
 
 def _is_inside_any(path: Path, directories: Iterable[Path]) -> bool:

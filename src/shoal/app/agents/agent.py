@@ -50,10 +50,11 @@ class AgentResources(TypedDict, total=False):
 class AgentPlacementFields(TypedDict, total=False):
     """Optional fields of an agent about where it runs."""
 
-    isolation: Literal["worktree"]
-    """`worktree` gives each agent a separate git worktree."""
+    isolation: Literal["worktree", "remote"]
+    """`worktree` gives each agent a separate git worktree; `remote` runs it on another machine of a
+    cluster."""
     resources: AgentResources
-    """Share of a machine that a teammate needs, if it runs on a cluster."""
+    """Share of a machine that the agent needs, if it runs on a cluster."""
 
 
 class AgentFields(AgentPlacementFields, total=False):
@@ -112,10 +113,8 @@ class Agent(Generic[AnswerT_co]):
         self.prompt = prompt
         """System prompt of the agent."""
         tools = given.pop("tools", None)
-        self.extras = AgentExtras(
-            tools=tuple(_iter_python_tools(name, tools)),
-            output=None if output is None else OutputType(output),
-        )
+        python_tools = tuple(_iter_python_tools(name, tools))
+        answer = None if output is None else OutputType(output)
         if tools is not None:
             given["tools"] = name_tools(tools)
         if "disallowed_tools" in given:
@@ -126,6 +125,7 @@ class Agent(Generic[AnswerT_co]):
             **{_FIELD_NAMES.get(key, key): _to_json_value(value) for key, value in given.items()},
         }
         """Fields in the format of agent files."""
+        self.extras = AgentExtras(tools=python_tools, output=answer, fields=self.fields)
         self.parsed = self._parse()
 
     def __repr__(self) -> str:

@@ -24,6 +24,7 @@ from shoal.core.agents.subagents import ResourceRequest, SpawnRequest
 from shoal.core.errors import (
     AgentProcessNotStarted,
     AgentRequestRefused,
+    AgentUnusable,
     InvalidAgentDefinition,
     ProcessError,
     ShoalError,
@@ -48,6 +49,7 @@ from shoal.stores.store_choice import get_shared_address, to_shared_store
 
 if TYPE_CHECKING:
     from shoal.app.agents.cluster_files import ClusterFiles
+    from shoal.app.agents.member_bootstrap import AgentJobBootstrap
     from shoal.app.runtime.runtime import Runtime
     from shoal.backends.process_backend import ProcessBackend
     from shoal.policy.permission_engine import PermissionEngine
@@ -145,23 +147,20 @@ class BackendMemberLauncher:
     async def check_remote_agent(self, request: SpawnRequest) -> ResourceRequest:
         """Return what an agent on another machine needs. Raises `AgentRequestRefused` if it cannot run."""
         kind = request.kind or ""
-        reason = (
-            self._explain_no_cluster("ray")
-            or self._explain_in_process_only(kind)
-            or await self._backend_pool.explain_unavailable("ray")
-        )
-        if reason:
+        if reason := self._explain_no_cluster("ray") or self._explain_in_process_only(kind):
+            raise AgentUnusable(format_session_notice("remote_agent_not_started", error=reason))
+        if reason := await self._backend_pool.explain_unavailable("ray"):
             raise AgentRequestRefused(format_session_notice("remote_agent_not_started", error=reason))
         return self._resolve_resources(request.name or kind, kind, request.resources)
 
     async def launch_agent(
-        self, agent: AgentId, request: SpawnRequest, resources: ResourceRequest, *, is_restarted: bool
+        self, job: AgentJobBootstrap, request: SpawnRequest, resources: ResourceRequest
     ) -> MemberProcess:
         """Start the process of an agent for one job on another machine. Raises `AgentRequestRefused`."""
         lead = self._runtime.agents.running.lead
         entry = RosterEntry(
-            agent_id=agent,
-            name=AgentName(agent),
+            agent_id=job.agent,
+            name=AgentName(job.agent),
             agent_type=request.kind or "",
             model=request.model or lead.model.card.id,
             cwd=str(lead.environment.workspace.root),
@@ -172,7 +171,7 @@ class BackendMemberLauncher:
             launch_args=self._build_launch_args(entry, None),
             cwd=self._resolve_member_cwd(entry),
             env={},
-            bootstrap=add_agent_to_bootstrap(bootstrap, agent, is_restarted=is_restarted),
+            bootstrap=add_job_to_bootstrap(bootstrap, job),
             resources=resources,
         )
         try:
@@ -573,14 +572,9 @@ async def restore_cluster_work(runtime: Runtime) -> None:
         runtime.events.note(f"The stored work of agents on other machines could not be restored: {error}")
 
 
-def add_agent_to_bootstrap(bootstrap: bytes, agent: AgentId, *, is_restarted: bool) -> bytes:
-    from shoal.app.agents.member_bootstrap import (
-        AgentJobBootstrap,
-        decode_member_bootstrap,
-        encode_member_bootstrap,
-    )
+def add_job_to_bootstrap(bootstrap: bytes, job: AgentJobBootstrap) -> bytes:
+    from shoal.app.agents.member_bootstrap import decode_member_bootstrap, encode_member_bootstrap
 
-    job = AgentJobBootstrap(agent=agent, is_restarted=is_restarted)
     return encode_member_bootstrap(replace(decode_member_bootstrap(bootstrap), job=job))
 
 

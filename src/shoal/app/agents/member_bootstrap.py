@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from shoal.app.options import Options
 from shoal.core.agents.subagents import SpawnRequest
+from shoal.core.agents.worktrees import MachineCheckoutPaths
 from shoal.core.budgets.budget import Budget
 from shoal.core.clock import Clock
 from shoal.core.ids import AgentId
@@ -82,6 +83,10 @@ class AgentJobBootstrap(Struct, frozen=True, kw_only=True):
     agent: AgentId
     is_restarted: bool
     """True if an earlier process of this agent was lost."""
+    definition: dict[str, Any] = {}
+    """Definition of its type in the format of agent files, if only the program of the lead has it."""
+    answer_schema: dict[str, Any] | None = None
+    """JSON Schema of the answer that it must give; None if it gives a text."""
 
 
 class LeadPaths(Struct, frozen=True, kw_only=True):
@@ -113,6 +118,8 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
     opened: InheritedMemberOptions
     trusted: dict[str, TrustDecision] = {}
     """The lead's decisions on settings files of the project, for a checkout on another machine."""
+    checkout: MachineCheckoutPaths | None = None
+    """Its checkout on another machine, which it must not leave; None if it shares the lead's files."""
     job: AgentJobBootstrap | None = None
     """Set if the process runs an agent for one job, and no member of a team."""
 
@@ -131,6 +138,7 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
             denied_tools=self.denied,
             only_tools=self.only,
             agent="" if self.job is None else self.job.agent,
+            checkout=self.checkout,
         )
 
     def to_options(self, membership: TeamMembership, clock: Clock) -> Options:

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from shoal.app.agents.agent import Agent
 from shoal.app.agents.agent_checks import (
@@ -17,7 +17,7 @@ from shoal.app.agents.agent_checks import (
 )
 from shoal.app.agents.argument_checks import check_text
 from shoal.app.model_notices import format_session_notice
-from shoal.core.agents.subagents import SpawnRequest
+from shoal.core.agents.subagents import IsolationMode, SpawnRequest
 from shoal.core.conversation.messages import user_message
 from shoal.core.errors import AgentRequestRefused, AgentUnusable, InvalidAgentDefinition, UnknownAgentType
 from shoal.core.events import Event, ModelRequestFailed
@@ -46,8 +46,9 @@ class SpawnOptions(TypedDict, total=False):
     """Short description for people; by default, the beginning of the prompt."""
     model: str
     """Name or alias of the model."""
-    isolation: Literal["worktree"]
-    """`worktree` gives the agent a separate git worktree."""
+    isolation: Literal["worktree", "remote"]
+    """`worktree` gives the agent a separate git worktree; `remote` runs it on another machine of a
+    cluster."""
     cwd: str | PathLike[str]
     """Directory in which it works."""
 
@@ -225,9 +226,10 @@ def _check_spawn_options(options: SpawnOptions) -> None:
         if value is not None and (problem := find_encoding_problem(str(value))):
             raise ValueError(f"session.spawn(): {name} {problem}")
     isolation: object = options.get("isolation")
-    if isolation not in (None, "worktree"):
+    if isolation not in (None, *get_args(IsolationMode)):
         raise ValueError(
-            f"session.spawn(): isolation: unknown value {isolation!r}. Use 'worktree', or leave it out."
+            f"session.spawn(): isolation: unknown value {isolation!r}. Use 'worktree' or 'remote', or leave "
+            "it out."
         )
 
 

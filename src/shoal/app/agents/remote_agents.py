@@ -7,16 +7,28 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.app.agents.agent_extras import get_program_extras
+from shoal.app.agents.remote_agent_inbox import RemoteAgentInbox
 from shoal.app.agents.spawn_requests import require_agent_start_allowed
 from shoal.app.model_notices import format_session_notice
 from shoal.core.agents.subagents import ResourceRequest, SpawnRequest
 from shoal.core.budgets.limits import AgentSlot
 from shoal.core.core_texts import format_end_reason
-from shoal.core.errors import AgentRequestRefused, InvalidAgentDefinition, UnknownAgentType, WorktreeError
+from shoal.core.errors import (
+    AgentRequestRefused,
+    AgentUnusable,
+    InvalidAgentDefinition,
+    UnknownAgentType,
+    WorktreeError,
+)
 from shoal.core.events import AgentStarted, JournaledEvent
 from shoal.core.ids import LEAD_ID
+from shoal.core.output_type import OutputType
 from shoal.core.task_groups import uncancel_current_task
 from shoal.core.teams.member_backends import MemberProcess
 from shoal.runs.agent_run import AgentRun
@@ -26,6 +38,8 @@ from shoal.team.channel.member_channel_server import MemberChannelServer, Member
 from shoal.team.members.remote_member import KILL_GRACE, LEAVE_TIMEOUT, START_TIMEOUT
 from shoal.wire.journal_codec import parse_journal_line
 from shoal.wire.member_channel_codec import (
+    AgentItemDeliveredMessage,
+    ItemForLeadSentMessage,
     MemberEventForwardedMessage,
     MemberLeftMessage,
     MemberReadyMessage,
@@ -57,11 +71,11 @@ class RemoteAgents:
             # Its process would get the permissions of the lead, which may be wider.
             raise AgentRequestRefused(format_session_notice("remote_caller"))
         if request.cwd is not None:
-            raise AgentRequestRefused(format_session_notice("cwd_with_isolation"))
+            raise AgentUnusable(format_session_notice("cwd_with_isolation"))
         try:
             definition = self._runtime.config.definitions.find(request.kind or "")
         except (UnknownAgentType, InvalidAgentDefinition) as error:
-            raise AgentRequestRefused(str(error)) from error
+            raise AgentUnusable(str(error)) from error
         require_agent_start_allowed(new_agent.parent, definition.name)
         resources = await self._launcher.check_remote_agent(request)
         parent = new_agent.parent
@@ -80,25 +94,39 @@ class RemoteAgents:
             color=definition.color,
             isolation="remote",
         )
-        return RemoteAgentRun(self._runtime, self._launcher, request, resources, started)
+        extras = get_program_extras(self._runtime, definition)
+        return RemoteAgentRun(
+            self._runtime,
+            self._launcher,
+            _RemoteAgentOrder(
+                request=request,
+                resources=resources,
+                started=started,
+                definition=dict(extras.fields),
+                output=new_agent.output or extras.output,
+            ),
+        )
+
+
+class _RemoteAgentOrder(Struct, frozen=True, kw_only=True):
+    request: SpawnRequest
+    resources: ResourceRequest
+    started: AgentStarted
+    definition: dict[str, Any]
+    """Fields of its definition, if a program made it."""
+    output: OutputType[Any] | None
+    """Type of the answer that a program requires."""
 
 
 class RemoteAgentRun:
     """One agent, which is started again on another machine if its machine is lost."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        launcher: BackendMemberLauncher,
-        request: SpawnRequest,
-        resources: ResourceRequest,
-        started: AgentStarted,
-    ) -> None:
+    def __init__(self, runtime: Runtime, launcher: BackendMemberLauncher, order: _RemoteAgentOrder) -> None:
         self._runtime = runtime
         self._launcher = launcher
-        self._request = request
-        self._resources = resources
-        self.started = started
+        self._order = order
+        self.started = order.started
+        self._inbox = RemoteAgentInbox(runtime.inbox.queue, order.started.agent)
         self._end_message: MemberLeftMessage | None = None
 
     async def run(self, run: AgentRun, slot: AgentSlot) -> AgentRunOutcome:
@@ -116,16 +144,25 @@ class RemoteAgentRun:
             uncancel_current_task()
             text = "" if self._end_message is None else self._end_message.text
             outcome = AgentRunOutcome(status="killed", text=text, detail=run.stop_reason)
+        finally:
+            self._inbox.put_back_unconfirmed()
         return await self._name_stored_work(outcome)
 
     async def _run_in_process(
         self, run: AgentRun, slot: AgentSlot, *, is_restarted: bool
     ) -> AgentRunOutcome | None:
         """Run one process to its end; return None if it was lost."""
+        from shoal.app.agents.member_bootstrap import AgentJobBootstrap
+
+        order = self._order
+        job = AgentJobBootstrap(
+            agent=order.started.agent,
+            is_restarted=is_restarted,
+            definition=order.definition,
+            answer_schema=None if order.output is None else order.output.schema,
+        )
         try:
-            process = await self._launcher.launch_agent(
-                self.started.agent, self._request, self._resources, is_restarted=is_restarted
-            )
+            process = await self._launcher.launch_agent(job, order.request, order.resources)
         except AgentRequestRefused as error:
             return AgentRunOutcome(status="failed", text="", detail=str(error))
         assert process.channel is not None
@@ -161,18 +198,37 @@ class RemoteAgentRun:
         async def end_stuck_process() -> None:
             await process.stop(grace=KILL_GRACE)
 
-        await channel.serve(
-            partial(self._handle_message, run),
-            max_silence=self._runtime.settings.own.stall_after,
-            on_unresponsive=end_stuck_process,
-        )
+        async with asyncio.TaskGroup() as tasks:
+            sending = tasks.create_task(self._inbox.send_items(channel))
+            await channel.serve(
+                partial(self._handle_message, run),
+                max_silence=self._runtime.settings.own.stall_after,
+                on_unresponsive=end_stuck_process,
+            )
+            sending.cancel()
         reason = await process.wait_until_exit()
         end, self._end_message = self._end_message, None
         if end is None or end.detail == format_end_reason("terminated"):
             name = self.started.name or self.started.agent
             self._runtime.events.note(f"The process of {name} was lost: {reason}. It is started again.")
             return None
-        return AgentRunOutcome(status=end.status, text=end.text, detail=end.detail, is_passing=end.passing)
+        return self._check_answer(
+            AgentRunOutcome(
+                status=end.status, text=end.text, detail=end.detail, is_passing=end.passing, answer=end.answer
+            )
+        )
+
+    def _check_answer(self, outcome: AgentRunOutcome) -> AgentRunOutcome:
+        """Fail an agent whose answer fits the schema, but not the type, which only the program has."""
+        output = self._order.output
+        if output is None or outcome.status != "completed":
+            return outcome
+        try:
+            output.convert(outcome.answer)
+        except ValueError as error:
+            detail = format_session_notice("remote_answer_invalid", error=error)
+            return replace(outcome, status="failed", detail=detail)
+        return outcome
 
     async def _stop_in_order(
         self, run: AgentRun, process: MemberProcess, channel: MemberChannelServer
@@ -203,6 +259,10 @@ class RemoteAgentRun:
                 self._runtime.lead.permissions.answers.add_answer(update)
             case MemberLeftMessage():
                 self._end_message = message
+            case AgentItemDeliveredMessage(item=item):
+                self._inbox.confirm_delivery(item)
+            case ItemForLeadSentMessage(item=sent):
+                self._runtime.inbox.queue.put(sent)
             case _:
                 return
 
@@ -214,6 +274,4 @@ class RemoteAgentRun:
         if not ref:
             return outcome
         detail = join_outcome_details(outcome.detail, format_end_reason("work_stored", ref=ref))
-        return AgentRunOutcome(
-            status=outcome.status, text=outcome.text, detail=detail, is_passing=outcome.is_passing
-        )
+        return replace(outcome, detail=detail)

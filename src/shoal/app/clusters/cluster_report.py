@@ -26,7 +26,7 @@ _PROGRAMS = ("git", "rg", "bwrap")
 _INSTALLS = {
     "git": "install git",
     "rg": "install ripgrep",
-    "bwrap": "install bubblewrap; without it, commands have no sandbox",
+    "bwrap": "install bubblewrap; without a sandbox, teammates with a checkout do not start",
 }
 
 

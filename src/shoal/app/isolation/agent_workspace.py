@@ -147,7 +147,9 @@ class WorkspaceAllocator:
         emit: Callable[[JournaledEvent], None],
         note: Callable[[str], None],
         turn: Callable[[], int],
+        shared_objects: tuple[Path, ...] = (),
     ) -> None:
+        """`shared_objects` are directories that the repository of this session borrows objects from."""
         self._settings = settings
         self._session_directory = session_directory
         self._clock = clock
@@ -155,6 +157,7 @@ class WorkspaceAllocator:
         self._note = note
         self._reported_notes: set[str] = set()
         self._turn = turn
+        self._shared_objects = shared_objects
         self._worktrees: dict[Path, WorktreeService] = {}
         self._reaped: list[WorktreeService] = []
         """Repositories in which the leftovers of dead processes were removed."""
@@ -300,6 +303,7 @@ class WorkspaceAllocator:
     async def _select_sandbox_for_worktree(
         self, new_agent: AgentPreparationRequest, worktree: Worktree, workspace: WorktreeWorkspace
     ) -> SandboxSelection:
+        worktree = replace(worktree, shared_objects=self._shared_objects)
         try:
             return await create_worktree_sandbox_selection(
                 self._settings, worktree, workspace, self._session_directory, self._note

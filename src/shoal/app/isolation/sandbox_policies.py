@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ from shoal.wire.settings_codec import (
     has_settings_key,
     merge_settings_documents,
 )
+from shoal.workspaces.confined_checkout import ConfinedCheckout
 from shoal.workspaces.git_paths import (
     iter_git_control_paths,
     iter_paths_written_by_git_commit,
@@ -43,7 +45,7 @@ from shoal.workspaces.hidden_file_marks import (
     remove_leftover_marks,
 )
 from shoal.workspaces.local_workspace import LocalWorkspace
-from shoal.workspaces.worktree import Worktree, WorktreeWorkspace
+from shoal.workspaces.worktree import Worktree
 
 if TYPE_CHECKING:
     from shoal.app.isolation.machine_checks import DiagnosticState
@@ -52,6 +54,11 @@ _PROJECT_CONFIG_FILES = (".claude", ".mcp.json", ".envrc")
 WEAK_GUARD_ADVICE = (
     "Or rely on permission rules alone and accept that an allowed command can leave the worktree: "
     'put {"shoal": {"worktree_guard": "weak"}} in your settings.json.'
+)
+_CHECKOUT_ADVICE = (
+    "Install bubblewrap there. Or rely on permission rules alone and accept that an allowed command can "
+    'leave the checkout: pass {"shoal": {"worktree_guard": "weak"}} with --settings, or put it in '
+    "settings.json in Shoal's home on that machine."
 )
 _SOCKET_DIRECTORIES = (".X11-unix", ".ICE-unix")
 # fmt: off
@@ -202,7 +209,7 @@ def _find_entered_worktree(workspace: LocalWorkspace) -> Path | None:
 async def create_worktree_sandbox_selection(
     settings: Settings,
     worktree: Worktree,
-    workspace: WorktreeWorkspace,
+    workspace: LocalWorkspace,
     session_directory: Path,
     note: Callable[[str], None],
 ) -> SandboxSelection:
@@ -227,18 +234,22 @@ async def create_worktree_sandbox_selection(
     )
     await selection.detect_availability()
     if selection.get_driver() is None and not is_weak:
-        raise WorktreeError(
-            format_session_notice(
-                "worktree_needs_sandbox", problem=selection.problem, advice=WEAK_GUARD_ADVICE
-            )
-        )
+        raise WorktreeError(_explain_missing_sandbox(worktree, selection.problem))
     return selection
+
+
+def _explain_missing_sandbox(worktree: Worktree, problem: str) -> str:
+    if isinstance(worktree, ConfinedCheckout):
+        return format_session_notice(
+            "checkout_needs_sandbox", machine=socket.gethostname(), problem=problem, advice=_CHECKOUT_ADVICE
+        )
+    return format_session_notice("worktree_needs_sandbox", problem=problem, advice=WEAK_GUARD_ADVICE)
 
 
 def build_worktree_sandbox_policy(
     settings: Settings,
     worktree: Worktree,
-    workspace: WorktreeWorkspace,
+    workspace: LocalWorkspace,
     session_directory: Path,
     unreadable: Sequence[Path] = (),
 ) -> SandboxPolicy:
@@ -247,9 +258,13 @@ def build_worktree_sandbox_policy(
         settings, settings.tool_environment, workspace, session_directory, unreadable
     )
     sealed = tuple(Path(os.path.realpath(path)) for path in worktree.sealed_paths)
-    writable = [
-        path for path in policy.writable if not _is_inside_any_directory(Path(os.path.realpath(path)), sealed)
-    ]
+    own = (Path(os.path.realpath(worktree.path)),)
+
+    def is_sealed(path: Path) -> bool:
+        real = Path(os.path.realpath(path))
+        return _is_inside_any_directory(real, sealed) and not _is_inside_any_directory(real, own)
+
+    writable = [path for path in policy.writable if not is_sealed(path)]
     return replace(
         policy,
         writable=(*writable, *worktree.writable_paths),
@@ -262,8 +277,9 @@ def build_worktree_sandbox_policy(
         uncreatable=tuple(
             path
             for path in (*policy.uncreatable, *(worktree.path / name for name in PROJECT_CONTROL_FILES))
-            if not _is_inside_any_directory(Path(os.path.realpath(path)), sealed)
+            if not is_sealed(path)
         ),
+        readable=(*policy.readable, *worktree.shared_objects),
     )
 
 

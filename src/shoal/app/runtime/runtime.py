@@ -32,7 +32,11 @@ from shoal.app.hooks.agent_hooks import (
 from shoal.app.hooks.hook_sources import load_configured_hooks
 from shoal.app.isolation.agent_workspace import AgentFileWriteLeases, WorkspaceAllocator
 from shoal.app.isolation.lead_worktree import build_lead_worktree_tools
-from shoal.app.isolation.sandbox_policies import create_sandbox_selection, remove_leftover_git_marks
+from shoal.app.isolation.sandbox_policies import (
+    create_sandbox_selection,
+    create_worktree_sandbox_selection,
+    remove_leftover_git_marks,
+)
 from shoal.app.mcp.deferred_tools import ToolDeferral
 from shoal.app.mcp.mcp_servers import SessionMcpServerManager
 from shoal.app.models.child_model import SubagentModelResolver
@@ -97,6 +101,7 @@ if TYPE_CHECKING:
     from shoal.app.telemetry.span_recorder import TelemetrySpanRecorder
     from shoal.core.ids import AgentId
     from shoal.tools.bash_tools import BashToolLimits
+    from shoal.workspaces.confined_checkout import ConfinedCheckout
 
 COMMAND_TIMEOUT_MS = 600_000
 """Milliseconds that an acceptance command may take."""
@@ -282,8 +287,9 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     events = EventBus(store.journal, _open_debug_log(config, exit_stack))
     identity = AgentIdentity(session=config.history.session, name=options.name, team=options.team)
     granted = (*options.add_dirs, *settings.permissions.rules.directories)
-    workspaces = _create_workspace_allocator(config, store, events, exit_stack)
-    workspace = _create_lead_workspace(config, store, granted, events, workspaces.leases)
+    checkout = _open_member_checkout(config)
+    workspaces = _create_workspace_allocator(config, store, events, exit_stack, checkout)
+    workspace = _create_lead_workspace(config, store, granted, events, workspaces.leases, checkout)
     question_broker = SessionQuestionBroker(
         store.questions,
         clock=options.clock,
@@ -295,7 +301,13 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     processes, process_notes = _create_process_launcher(config)
     exit_stack.push_async_callback(processes.aclose)
     live_settings = _create_live_settings(config, workspace, events)
-    selection = create_sandbox_selection(settings, workspace, store.directory, events.note)
+    selection = (
+        create_sandbox_selection(settings, workspace, store.directory, events.note)
+        if checkout is None
+        else await create_worktree_sandbox_selection(
+            settings, checkout, workspace, store.directory, events.note
+        )
+    )
     permissions = _create_lead_permissions(
         config, workspace, store.directory, live_settings, events, selection
     )
@@ -406,16 +418,36 @@ def _build_lead_worktree_tools(
     )
 
 
+def _open_member_checkout(config: SessionConfig) -> ConfinedCheckout | None:
+    """Open the checkout to which this session is confined, if it runs an agent on a machine of a cluster."""
+    membership = config.options.membership
+    if membership is None or membership.checkout is None:
+        return None
+    from shoal.workspaces.confined_checkout import open_confined_checkout
+
+    return open_confined_checkout(membership.checkout, config.cwd, session=config.history.session)
+
+
 def _create_lead_workspace(
     config: SessionConfig,
     store: OpenedSessionStore,
     granted: tuple[Path, ...],
     events: EventBus,
     leases: AgentFileWriteLeases,
+    checkout: ConfinedCheckout | None,
 ) -> LocalWorkspace:
     def emit_file_changed(turn: int, path: Path) -> None:
         events.emit_event(FileChanged(agent=LEAD_ID, turn=turn, path=escape_filename(path)))
 
+    if checkout is not None:
+        return checkout.create_workspace(
+            granted=granted,
+            extra_writable=(config.settings.home / "plans",),
+            checkpoints=store.checkpoints,
+            on_change=emit_file_changed,
+            write_guard=leases.create_write_guard(LEAD_ID),
+            user=config.settings.user,
+        )
     return LocalWorkspace(
         config.cwd,
         granted=granted,
@@ -667,6 +699,7 @@ def _create_workspace_allocator(
     store: OpenedSessionStore,
     events: EventBus,
     exit_stack: AsyncExitStack,
+    checkout: ConfinedCheckout | None,
 ) -> WorkspaceAllocator:
     allocator = WorkspaceAllocator(
         config.settings,
@@ -675,6 +708,7 @@ def _create_workspace_allocator(
         emit=events.emit_event,
         note=events.note,
         turn=lambda: events.turn,
+        shared_objects=() if checkout is None else checkout.shared_objects,
     )
     exit_stack.callback(allocator.close)
     return allocator

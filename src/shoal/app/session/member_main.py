@@ -7,11 +7,12 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Raw
 from msgspec.structs import replace
 
+from shoal.app.agents.agent import restore_agent
 from shoal.app.agents.member_bootstrap import AgentJobBootstrap, MemberBootstrap, decode_member_bootstrap
 from shoal.app.model_notices import format_session_notice
 from shoal.app.options import Options
@@ -21,10 +22,12 @@ from shoal.backends.heap_trim import HeapTrimmer
 from shoal.backends.socket_channel import MessageChannel, SocketChannel
 from shoal.core.agents.subagents import ResolvedAgentSettings, SpawnRequest
 from shoal.core.clock import SystemClock
+from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.core_texts import format_end_reason
-from shoal.core.errors import AgentRequestRefused, AgentTranscriptMissing, ShoalError
+from shoal.core.errors import AgentRequestRefused, AgentTranscriptMissing, ShoalError, StateFileError
 from shoal.core.events import AgentStarted, Event, JournaledEvent, MemberWentIdle
 from shoal.core.ids import LEAD_ID, AgentId
+from shoal.core.output_type import OutputType
 from shoal.core.ports import WorkCheckpoints
 from shoal.core.teams.member_backends import MemberLaunchArgs
 from shoal.runs.agent_run import AgentRun
@@ -33,6 +36,9 @@ from shoal.team.channel.lead_channel import LeadChannel, LeadCommandMessage
 from shoal.team.members.member_host import MemberHost, TeamMembership
 from shoal.wire.journal_codec import encode_journal_line
 from shoal.wire.member_channel_codec import (
+    AgentItemDeliveredMessage,
+    AgentItemSentMessage,
+    ItemForLeadSentMessage,
     MemberEventForwardedMessage,
     MemberLeftMessage,
     MemberPingMessage,
@@ -120,23 +126,26 @@ async def _run_agent_for_lead(
 ) -> None:
     """Run an agent for one job, which its lead started on this machine."""
     _forward_events_and_answers(session, bootstrap, channel)
+    items = AgentItems(session, channel, job)
     # Before the agent starts: until then, the lead does not answer requests for its budget.
     channel.send_message(_build_ready_message(session, bootstrap, job.agent))
     async with asyncio.TaskGroup() as tasks:
-        commands = AgentCommands(session, channel, tasks)
+        commands = AgentCommands(session, channel, tasks, items)
         listening = tasks.create_task(commands.listen())
         stopping = tasks.create_task(commands.end_with_session())
+        forwarding = tasks.create_task(items.forward_to_lead())
         try:
             run = await _start_or_resume_agent(session, bootstrap, job)
             await run.wait_until_closed()
             end = run.completion
             assert end is not None
-            left = MemberLeftMessage(status=end.status, text=end.text, detail=end.detail)
+            left = MemberLeftMessage(status=end.status, text=end.text, detail=end.detail, answer=end.answer)
         except AgentRequestRefused as error:
             left = MemberLeftMessage(status="failed", text="", detail=str(error))
+        items.send_waiting_to_lead()
         channel.send_message(left)
-        listening.cancel()
-        stopping.cancel()
+        for task in (listening, stopping, forwarding):
+            task.cancel()
 
 
 def _build_ready_message(session: Session, bootstrap: MemberBootstrap, agent: AgentId) -> MemberReadyMessage:
@@ -170,21 +179,69 @@ async def _start_or_resume_agent(
     session: Session, bootstrap: MemberBootstrap, job: AgentJobBootstrap
 ) -> AgentRun:
     assert bootstrap.order is not None
+    if job.definition:
+        agent = restore_agent(bootstrap.order.kind or "", job.definition)
+        session.runtime.config.definitions.add_program_definition(agent.parsed.definition)
+    # Only the lead's program has the type; the lead checks the answer again.
+    output = None if job.answer_schema is None else OutputType[Any](Any, job.answer_schema)
+    supervisor = session.supervisor
     if job.is_restarted:
         with suppress(AgentRequestRefused):  # it was lost before it had a conversation
             notice = format_session_notice("remote_continue")
-            return await session.supervisor.resume_agent_for_program(job.agent, notice)
+            return await supervisor.resume_agent_for_program(job.agent, notice, output)
     order = replace(bootstrap.order, isolation="remote", resources=None)
-    return await session.supervisor.start_agent_for_program(order, agent=job.agent)
+    return await supervisor.start_agent_for_program(order, output, job.agent, is_on_machine=True)
+
+
+class AgentItems:
+    """Items between the lead and its agent on this machine. The lead is told which ones the agent has."""
+
+    def __init__(self, session: Session, channel: LeadChannel, job: AgentJobBootstrap) -> None:
+        self._channel = channel
+        self._queue = session.runtime.inbox.queue
+        self._earlier: frozenset[str] = frozenset()
+        """Items in the transcript, which an earlier process of the agent may not have confirmed."""
+        if job.is_restarted:
+            with suppress(StateFileError):  # the start of the agent reports it
+                store = session.runtime.config.history.store
+                self._earlier = store.restore_conversation(job.agent).delivered
+        self._sent: set[str] = set()
+        self._queue.add_delivery_listener(self._confirm_delivery)
+
+    def put(self, item: InboxItem) -> None:
+        self._sent.add(item.id)
+        if item.id in self._earlier:
+            self._confirm_delivery(item)
+        else:
+            self._queue.put(item)
+
+    async def forward_to_lead(self) -> None:
+        """Send messages to the lead, which does not run in this process, until canceled."""
+        while True:
+            await self._queue.wait_for_waking_item(LEAD_ID)
+            self.send_waiting_to_lead()
+
+    def send_waiting_to_lead(self) -> None:
+        while (item := self._queue.take_next(LEAD_ID)) is not None:
+            if item.by == "agent":
+                self._channel.send_message(ItemForLeadSentMessage(item=item))
+
+    def _confirm_delivery(self, item: InboxItem) -> None:
+        if item.id in self._sent:
+            self._sent.discard(item.id)
+            self._channel.send_message(AgentItemDeliveredMessage(item=item.id))
 
 
 class AgentCommands:
     """Handles the commands of the lead of an agent on this machine."""
 
-    def __init__(self, session: Session, channel: LeadChannel, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self, session: Session, channel: LeadChannel, tasks: asyncio.TaskGroup, items: AgentItems
+    ) -> None:
         self._session = session
         self._channel = channel
         self._tasks = tasks
+        self._items = items
 
     async def listen(self) -> None:
         await self._channel.listen(self._handle_command)
@@ -204,6 +261,8 @@ class AgentCommands:
                     self._session.runtime.lead.permissions.answers.add_answer(update)
             case MemberStopRequestedMessage(why=reason):
                 self._tasks.create_task(self._stop(reason))
+            case AgentItemSentMessage(item=item):
+                self._items.put(item)
             case _:
                 return
 

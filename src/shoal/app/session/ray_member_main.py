@@ -509,4 +509,9 @@ def _adapt_to_machine(bootstrap: MemberBootstrap, checkout: MachineCheckout | No
         raise ShoalError(f"The directory {cwd} does not exist on the machine {socket.gethostname()}.")
     if checkout is not None:
         store_sent_decisions(checkout.top, bootstrap.trusted)
-    return replace(bootstrap, paths=LeadPaths(), opened=replace(bootstrap.opened, cwd=str(cwd)))
+    return replace(
+        bootstrap,
+        paths=LeadPaths(),
+        opened=replace(bootstrap.opened, cwd=str(cwd)),
+        checkout=None if checkout is None else checkout.paths,
+    )

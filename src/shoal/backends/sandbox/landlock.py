@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -40,14 +41,25 @@ class LandlockSandboxDriver:
         for path in resolve_existing_paths(policy.hidden):
             if is_inside_any_directory(path, writable):
                 return f"Landlock cannot hide {path}, which is inside a writable directory"
-            if any(is_inside_any_directory(place, [path]) for place in writable):
-                return f"Landlock cannot hide {path} because it contains a writable directory"
         return None
 
     def wrap_launch(self, launch: ProcessLaunchSpec, policy: SandboxPolicy) -> ProcessLaunchSpec:
-        writable, hidden = map(resolve_existing_paths, (policy.writable, policy.hidden))
+        # A writable directory in a hidden one gets its own rights.
+        writable, readable = map(resolve_existing_paths, (policy.writable, policy.readable))
+        hidden = [
+            each for path in resolve_existing_paths(policy.hidden) for each in _list_hidden(path, readable)
+        ]
         arguments = (str(len(writable)), *map(str, writable), str(len(hidden)), *map(str, hidden))
         return replace(launch, argv=(*_LAUNCHER, *arguments, *launch.argv))
+
+
+def _list_hidden(path: Path, readable: list[Path]) -> list[Path]:
+    """Return paths that together cover everything under a hidden one except what is readable."""
+    if path in readable:
+        return []
+    if not any(each.is_relative_to(path) for each in readable):
+        return [path]
+    return [hidden for entry in path.iterdir() for hidden in _list_hidden(entry, readable)]
 
 
 # The interpreter itself: it starts slower through the link of a virtual environment.

@@ -39,6 +39,14 @@ class WorktreeRecord(Struct, frozen=True, kw_only=True):
     state: WorktreeState = "making"
 
 
+class MachineCheckoutPaths(Struct, frozen=True, kw_only=True):
+    """Places of a checkout that a machine of a cluster made for one agent."""
+
+    top: str
+    repository: str
+    """Bare repository whose objects all checkouts of the project share."""
+
+
 class WorktreeChanges(Struct, frozen=True, kw_only=True):
     """Changes in a worktree since it was created."""
 

@@ -18,6 +18,7 @@ from shoal.core.permissions.questions import Answer, Question
 from shoal.core.teams.member_backends import MemberChannel
 from shoal.wire.member_channel_codec import (
     AgentBudgetOpenedMessage,
+    AgentItemSentMessage,
     AgentSlotReleasedMessage,
     AgentSlotRequestedMessage,
     BudgetGrantDecidedMessage,
@@ -42,6 +43,7 @@ LeadCommandMessage: TypeAlias = (
     | SessionPermissionChangedMessage
     | MemberInterruptRequestedMessage
     | MemberStopRequestedMessage
+    | AgentItemSentMessage
 )
 
 

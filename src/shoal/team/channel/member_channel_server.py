@@ -16,11 +16,13 @@ from shoal.core.permissions.questions import Answer, Question
 from shoal.core.teams.member_backends import MemberChannel
 from shoal.wire.member_channel_codec import (
     AgentBudgetOpenedMessage,
+    AgentItemDeliveredMessage,
     AgentSlotReleasedMessage,
     AgentSlotRequestedMessage,
     BudgetGrantDecidedMessage,
     BudgetReservationRequestedMessage,
     BudgetReservationSettledMessage,
+    ItemForLeadSentMessage,
     MailRequestWithdrawnMessage,
     MemberEventForwardedMessage,
     MemberLeftMessage,
@@ -64,6 +66,8 @@ MemberStatusMessage: TypeAlias = (
     | MemberShutdownAgreedMessage
     | SessionPermissionChangedMessage
     | MemberLeftMessage
+    | AgentItemDeliveredMessage
+    | ItemForLeadSentMessage
 )
 
 
@@ -213,6 +217,8 @@ class MemberChannelServer:
                 | MemberShutdownAgreedMessage()
                 | SessionPermissionChangedMessage()
                 | MemberLeftMessage()
+                | AgentItemDeliveredMessage()
+                | ItemForLeadSentMessage()
             ):
                 on_status(message)
             case _:

@@ -16,6 +16,7 @@ from shoal.core.agents.subagents import (
     RetainedWorktreeWork,
     SpawnRequest,
 )
+from shoal.core.agents.worktrees import MachineCheckoutPaths
 from shoal.core.budgets.limits import AgentSlot
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.tools import ToolContext
@@ -101,6 +102,8 @@ class TeamMembership(Struct, frozen=True, kw_only=True):
     """Id of the agent if this process runs one for a single job, and no member of a team."""
     checkpoints: WorkCheckpoints | None = None
     """Checkpoints of the files in the checkout of this process."""
+    checkout: MachineCheckoutPaths | None = None
+    """Its checkout on a machine of a cluster; None if it shares the lead's files."""
 
 
 class MemberHost:
