@@ -16,6 +16,7 @@ from msgspec import Struct
 from bench.bench_session import use_empty_home
 from bench.child_process import SOURCES
 from bench.figures import Figure, Section
+from bench.node_wakes import measure_wakes_between_nodes
 from bench.stopwatch import TimeSpent
 
 _CLIENT = Path(__file__).with_name("store_client.py")
@@ -47,6 +48,7 @@ def measure_store(size: StoreBenchSize) -> Section:
                 *_compare_rates("a post", "post", size, address, files, root, round(1_000 / 3_000, 2)),
                 *_compare_rates("a claim", "claim", size, address, files, root, round(1_000 / 4_000, 2)),
                 _measure_wake(size, address, root),
+                measure_wakes_between_nodes(size.wakes, root),
                 *_measure_board_sizes(size, address, root),
             ]
     finally:
@@ -161,7 +163,7 @@ def _measure_wake(size: StoreBenchSize, address: str, root: Path) -> Figure:
 
     spent = asyncio.run(measure())
     return Figure(
-        name="a wake in another process, median",
+        name="a wake of another client, local socket, p50",
         ours=TimeSpent(cpu=spent, wall=spent),
         target=5.0,
         judged="wall",

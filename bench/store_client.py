@@ -1,7 +1,9 @@
 """One of several processes that use a store: `store_client.py ADDRESS HOME WORK NAME COUNT`.
 
 WORK is `post` or `claim`, or `sql-post` or `sql-claim` for the same rows without Shoal. It prints `ready`,
-waits for a line, works, and prints the seconds it took.
+waits for a line, works, and prints the seconds it took. `wake` posts a message for each line that it reads,
+and prints the time of the monotonic clock when it is posted; `wait` prints the time when each message has
+woken it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from shoal.core.clock import SystemClock
 from shoal.core.ids import IdGenerator
 from shoal.core.names import AgentName, TeamName
 from shoal.core.teams.mail import MailMessage
+from shoal.core.teams.team_storage import MailboxStore
 from shoal.stores.store_choice import open_store
 
 _AT = "2026-02-13T10:11:35.247Z"
@@ -34,6 +37,12 @@ async def main(address: str, home: str, work: str, name: str, count: str) -> Non
     store, ids = open_store(address, home=Path(home)), IdGenerator()
     services = {"clock": SystemClock(), "ids": ids, "report": lambda _: None}
     mailboxes = store.open_mailboxes(TeamName("bench"), **services)
+    if work == "wait":
+        await wait_for_messages(mailboxes, AgentName(name), int(count))
+        return
+    if work == "wake":
+        await wake_reader(mailboxes, AgentName(name), int(count))
+        return
     board = store.open_board("bench", **services)
     await board.list_unfinished() if work == "claim" else await mailboxes.open_inbox(AgentName(name))
     print("ready", flush=True)
@@ -48,6 +57,27 @@ async def main(address: str, home: str, work: str, name: str, count: str) -> Non
     print(time.perf_counter() - started, flush=True)
     sys.stdin.readline()
     await board.aclose()
+
+
+async def wait_for_messages(mailboxes: MailboxStore, owner: AgentName, count: int) -> None:
+    await mailboxes.open_inbox(owner)
+    for number in range(count):
+        waiting = asyncio.create_task(mailboxes.wait_for_mail(owner))
+        await asyncio.sleep(0.01)
+        print("ready", flush=True)
+        await waiting
+        print(time.monotonic(), flush=True)
+        await mailboxes.mark_read(owner, [str(number)])
+    await mailboxes.aclose()
+
+
+async def wake_reader(mailboxes: MailboxStore, owner: AgentName, count: int) -> None:
+    for number in range(count):
+        await asyncio.to_thread(sys.stdin.readline)
+        mail = MailMessage(id=str(number), sender=AgentName("bob"), text="x", timestamp=_AT)
+        await mailboxes.post(owner, mail)
+        print(time.monotonic(), flush=True)
+    await mailboxes.aclose()
 
 
 async def run_statements(address: str, work: str, name: str, count: int) -> None:

@@ -393,6 +393,10 @@ def test_importing_shoal_loads_nothing_heavy():
         "pypdf",
         "PIL",
         "textual",
+        "ray",
+        "uvloop",
+        "greenlet",
+        "asyncpg",
     }
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "shoal" in done.stdout.split()

@@ -16,7 +16,12 @@ import yaml
 
 from shoal.backends import ray_settings
 from shoal.backends.ray_backend import RayBackend, RayBackendSettings, RayEntryPoints
-from shoal.backends.ray_driver import build_actor_options, explain_impossible_placement, explain_wait
+from shoal.backends.ray_driver import (
+    build_actor_options,
+    describe_node,
+    explain_impossible_placement,
+    explain_wait,
+)
 from shoal.backends.ray_hosts import RayHost
 from shoal.backends.ray_node import RayNodeSpec, build_ray_start_command
 from shoal.backends.ray_placements import RayDriverClient, RayPlacement
@@ -51,6 +56,14 @@ def test_a_request_that_no_machine_can_meet_is_refused_with_what_was_asked() -> 
         assert told in reason
         assert "shoal cluster status" in reason
     assert explain_impossible_placement([], ASKED)
+
+
+def test_a_dead_machine_is_described_without_resources() -> None:
+    """Ray lists machines that have died, without what they offered."""
+    alive = describe_node(make_node(disk="fast"))
+    assert (alive["is_alive"], alive["cpus"], alive["memory"]) == (True, 2.0, 1 << 30)
+    dead = describe_node({**make_node(alive=False, disk="fast"), "Resources": {}})
+    assert dead == {**alive, "is_alive": False, "cpus": 0.0, "gpus": 0.0, "memory": 0}
 
 
 def test_an_actor_outlives_the_process_that_started_it_and_is_not_restarted_by_ray() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from cluster_helpers import CREATE, has_line, open_cluster_session, read_rows, report_done, run_turns
 
-from ray_machines import LEAD_KEY, RayMachines, find_host
+from ray_machines import LEAD_KEY, RayMachine, RayMachines, find_host
 from server_scripts import find_speaker, run_provider
 from team_scripts import spawn_member
 from tls_files import build_ray_variables, create_tls_files
@@ -51,12 +53,13 @@ async def test_a_member_on_a_machine_without_a_key_uses_the_key_of_its_lead(
         assert has_line(server, "lead", "ann is done.")
         keys = {find_speaker(each.body): each.headers["x-api-key"] for each in server.requests}
         assert keys == {"lead": LEAD_KEY, "ann": LEAD_KEY}
-    assert not any(
-        LEAD_KEY.encode() in path.read_bytes()
-        for machine in encrypted_machines.machines
-        for path in machine.home.rglob("*")
-        if path.is_file()
-    )
+    places = [find_ray_directory(machine) for machine in encrypted_machines.machines]
+    assert len(set(places)) == 2
+    for directory in places:
+        assert find_files_with(encrypted_machines.address, directory)  # the search finds something
+    places += [machine.home for machine in encrypted_machines.machines]
+    places += [Path(os.environ["SHOAL_HOME"]), Path(os.environ["HOME"])]  # of the lead
+    assert {place: find_files_with(LEAD_KEY, place) for place in places} == {place: [] for place in places}
     tables = read_rows(cluster_database, "SELECT tablename FROM pg_tables WHERE schemaname = 'shoal'")
     for (table,) in tables:
         assert not read_rows(
@@ -64,3 +67,18 @@ async def test_a_member_on_a_machine_without_a_key_uses_the_key_of_its_lead(
             f"SELECT 1 FROM shoal.{table} AS line WHERE position('{LEAD_KEY}' IN line::text) > 0 "
             f"OR position(encode('{LEAD_KEY}', 'hex') IN line::text) > 0",
         )
+
+
+def find_ray_directory(machine: RayMachine) -> Path:
+    """Return the directory in which Ray stores the files of a machine."""
+    commands = b"\0".join(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in machine.pids).decode()
+    (found,) = set(re.findall(r"/tmp/shoal-ray-\w+", commands))
+    return Path(found)
+
+
+def find_files_with(text: str, directory: Path) -> list[Path]:
+    return [
+        path
+        for path in directory.rglob("*")
+        if path.is_file() and not path.is_symlink() and text.encode() in path.read_bytes()
+    ]

@@ -75,6 +75,10 @@ class NamespaceNetwork:
         """Return the command that runs another one on a machine."""
         return ("ip", "netns", "exec", self.machines[number])
 
+    def get_namespace(self, number: int) -> Path:
+        """Return the file of the namespace of a machine."""
+        return Path("/run/netns") / self.machines[number]
+
     def cut_off(self, number: int) -> None:
         """Cut a machine off from all others."""
         self._run(self.lead, "link", "set", self._get_port(number), "down")

@@ -121,6 +121,12 @@ class PostgresServer:
             assert time.monotonic() < deadline, "processes of the server are left"
             time.sleep(0.02)
 
+    def wait_until_crashed(self) -> None:
+        """Wait until the server has ended on its own."""
+        assert self._process is not None
+        self._process.wait(timeout=60)
+        self._process = None
+
     def remove(self) -> None:
         self.stop(signal.SIGQUIT)
         shutil.rmtree(self.directory, ignore_errors=True)

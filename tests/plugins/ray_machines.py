@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,12 +17,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from network_namespaces import LEAD_ADDRESS, NamespaceNetwork
 from shoal.backends.guardian import collect_descendant_pids, read_process_tree
 
 START_SECONDS = 120
 LEAD_KEY = "key-of-the-lead"
+_MACHINE_VARIABLE = "TEST_MACHINE"
+_PROGRAMS_OF_RAY = re.compile(
+    rb"shoal\0cluster\0|/program_fork_server\.py\0|ray\.scripts|/ray/(core|_private|autoscaler|dashboard)/"
+    rb"|^ray::(IDLE|DashboardAgent|RuntimeEnvAgent)"
+)
+"""Command lines of a machine without members."""
+_GUARDIAN = re.compile(rb"/guardian\.py\0")
 
 
 class RayMachine:
@@ -36,8 +45,16 @@ class RayMachine:
         self._directory = directory
         self._prefix = list(prefix)
         self._command = [sys.executable, "-m", "shoal", "cluster", *arguments]
-        self.variables = {"SHOAL_HOME": str(self.home), "HOME": str(self.home), "IS_SANDBOX": "1"}
+        self._name = f"machine-{uuid4().hex}"
+        self.variables = {
+            "SHOAL_HOME": str(self.home),
+            "HOME": str(self.home),
+            "IS_SANDBOX": "1",
+            _MACHINE_VARIABLE: self._name,
+        }
         """Environment of its programs, in addition to that of the tests."""
+        self.namespace: Path | None = None
+        """File of the network namespace in which the machine is alone."""
         self.clock_offset = 0
         """Seconds by which the clock of the machine is wrong from its next start on."""
         self._started = started
@@ -48,6 +65,41 @@ class RayMachine:
         if self._process is None:
             return set()
         return {self._process.pid, *collect_descendant_pids(self._process.pid, read_process_tree())}
+
+    def find_all_pids(self) -> set[int]:
+        """Return its processes, also those whose parents have ended.
+
+        They are known by a variable or by the network namespace. Programs can overwrite their variables, so
+        all descendants of such a process count too.
+        """
+        tree = read_process_tree()
+        found = self.pids
+        namespace = None if self.namespace is None else self.namespace.stat().st_ino
+        for pid in (int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()):
+            if _has_text_in_environment(pid, self._name.encode()) or (
+                namespace is not None and _read_network_namespace(pid) == namespace
+            ):
+                found |= {pid, *collect_descendant_pids(pid, tree)}
+        return found
+
+    def list_programs_of_agents(self) -> dict[int, str]:
+        """Return the command lines of members, leads and all that they started, by process id.
+
+        These are all programs other than those that run on a machine without members.
+        """
+        commands = {pid: _read_command(pid) for pid in self.find_all_pids()}
+        parents = {pid: _read_parent(pid) for pid in commands}
+        return {
+            pid: command.replace(b"\0", b" ").decode(errors="replace")
+            for pid, command in commands.items()
+            if command
+            and not _PROGRAMS_OF_RAY.search(command)
+            and not (
+                _GUARDIAN.search(command)
+                and _PROGRAMS_OF_RAY.search(commands.get(parents[pid], b""))
+                and b"ray::" not in commands[parents[pid]]
+            )
+        }
 
     @property
     def has_members(self) -> bool:
@@ -82,7 +134,9 @@ class RayMachine:
         return [*self._prefix, *self._build_clock_prefix(), *command]
 
     def _build_clock_prefix(self) -> list[str]:
-        return ["faketime", "-f", f"{self.clock_offset:+d}s"] if self.clock_offset else []
+        # Only the time of day is wrong: timeouts that need the monotonic clock would last longer by this.
+        command = ["faketime", "--exclude-monotonic", "-f", f"{self.clock_offset:+d}s"]
+        return command if self.clock_offset else []
 
     def wait_until_started(self) -> None:
         assert self._process is not None
@@ -97,10 +151,10 @@ class RayMachine:
 
     def kill(self) -> None:
         """Kill every process of the machine at once, as if it lost power."""
-        pids = self.pids
+        pids = self.find_all_pids()
         for pid in pids:
             _send_signal(pid, signal.SIGSTOP)
-        for pid in pids | self.pids:
+        for pid in pids | self.find_all_pids():
             _send_signal(pid, signal.SIGKILL)
         self._reap()
 
@@ -146,12 +200,15 @@ class RayMachines:
 
     def _create_node(self, number: int, *offered: str) -> RayMachine:
         host = f"127.0.0.{number + 2}" if self._network is None else self._network.get_address(number)
-        return RayMachine(
+        node = RayMachine(
             self._directory / f"node-{number}",
             ("join", self.address, "--host", host, "--label", f"n={number}", *offered),
             started="part of the cluster",
             prefix=() if self._network is None else self._network.get_prefix(number),
         )
+        if self._network is not None:
+            node.namespace = self._network.get_namespace(number)
+        return node
 
     @contextmanager
     def add_node(self, *offered: str, variables: Mapping[str, str] | None = None) -> Iterator[RayMachine]:
@@ -198,10 +255,36 @@ class RayMachines:
 
 
 def _is_member_process(pid: int) -> bool:
+    return b"MemberHostActor" in _read_command(pid)
+
+
+def _has_text_in_environment(pid: int, text: bytes) -> bool:
     try:
-        return b"MemberHostActor" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return text in Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return False
+
+
+def _read_network_namespace(pid: int) -> int:
+    try:
+        return Path(f"/proc/{pid}/ns/net").stat().st_ino
+    except OSError:
+        return 0
+
+
+def _read_command(pid: int) -> bytes:
+    """Return the words of a command, each with a zero byte; empty if the process has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _read_parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def find_host() -> str:

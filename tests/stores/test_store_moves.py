@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 from store_openers import ignore_report, make_services
 
+from postgres_server import get_shared_server
 from shoal.core.agents.subagent_metadata import SubagentMetadata
 from shoal.core.clock import SystemClock
 from shoal.core.errors import SessionNotFound, SettingsError, StateFileError
@@ -28,6 +29,7 @@ from shoal.core.teams.tasks import TaskDraft, TaskUpdate
 from shoal.stores.files.file_store import FileStore
 from shoal.stores.files.home.exported_files import EXPORT_LIST
 from shoal.stores.files.home.run_copy import read_run_files, write_run_files
+from shoal.stores.postgres import store_admin
 from shoal.stores.postgres.database_client import DatabaseClient
 from shoal.stores.postgres.postgres_store import PostgresStore
 from shoal.stores.stored_run import StoredRun, StoredRunBoard
@@ -381,6 +383,50 @@ async def test_status_and_migrate_tell_the_version_and_check_finds_what_is_wrong
     assert f"{SESSION} ../ann: the stored work of an agent has a gap." in text
     assert "gone ben: the stored work of an agent has a gap." not in text
     assert "gone: stored work has no session." in text
+
+
+DAMAGES = {
+    "a journal has a gap or an overlap": (
+        "UPDATE shoal.journal_lines SET position = position + 1 WHERE position = 0",
+        SESSION,
+    ),
+    "a journal's size differs from the size stored with its session": (
+        "UPDATE shoal.sessions SET journal_size = journal_size + 1",
+        SESSION,
+    ),
+    "a transcript has a gap": (
+        f"UPDATE shoal.transcript_lines SET number = number + 1000 WHERE agent = '{WORKER}'",
+        f"{SESSION} {WORKER}",
+    ),
+    "a task has a wrong number of open blockers": (
+        "UPDATE shoal.tasks SET open_blockers = 7 WHERE number = 1",
+        f"{ROOF} 1",
+    ),
+    "a blocker does not list a task that it blocks": (
+        "UPDATE shoal.tasks SET dependents = '{}' WHERE number = 1",
+        f"{ROOF} 2",
+    ),
+    "a claimed task has an unknown lease": (
+        "UPDATE shoal.tasks SET status = 'in_progress', attempt = 'gone-1' WHERE number = 1",
+        f"{ROOF} 1",
+    ),
+    "mail has no inbox": (f"DELETE FROM shoal.inboxes WHERE owner = '{ANN}'", f"{ROOF} {ANN}"),
+    "a lock belongs to a process that has ended": (
+        "UPDATE shoal.sessions SET lock_holder = 999999",
+        SESSION,
+    ),
+}
+"""By problem: a statement that causes it, and what has the problem."""
+
+
+@pytest.mark.parametrize("problem", vars(store_admin)["_CHECKS"])
+async def test_check_finds_each_kind_of_damage_and_nothing_else(filled_home, database, problem):
+    run_store_command("import", SESSION, home=filled_home, database=database)
+    assert run_store_command("check", home=filled_home, database=database) == ({"problems": []}, 0)
+    statement, name = DAMAGES[problem]
+    get_shared_server().execute(statement, database="shoal")
+    problems, code = run_store_command("check", home=filled_home, database=database)
+    assert (problems, code) == ({"problems": [f"{name}: {problem}."]}, 1)
 
 
 async def test_a_question_with_a_long_id_moves_there_and_back(tmp_path, filled_home, database):
