@@ -33,7 +33,7 @@ test-long: setup-test ## run only the tests that take long
 	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) -m exhaustive $(ARGS)
 
 test-all: setup-test ## run all tests and write docs/proof.md, then chaos for 9 minutes and load for 5
-	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) --proof docs/proof.md $(ARGS)
+	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) --proof=docs/proof.md $(ARGS)
 	@$(MAKE) --no-print-directory chaos ARGS=
 	@$(MAKE) --no-print-directory load ARGS="--minutes 5"
 
