@@ -32,10 +32,13 @@ test-slow: setup-test ## run the slow tests, and all variations and examples of 
 test-long: setup-test ## run only the tests that take long
 	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) -m exhaustive $(ARGS)
 
-test-all: setup-test ## run all tests and write docs/proof.md, then chaos for 9 minutes and load for 5
-	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) --proof=docs/proof.md $(ARGS)
-	@$(MAKE) --no-print-directory chaos ARGS=
-	@$(MAKE) --no-print-directory load ARGS="--minutes 5"
+# Ctrl-C ends all of it; a step that fails does not.
+test-all: setup-test ## run all tests and write docs/proof.md, then chaos for 9 minutes and load for 5, even if one fails
+	@trap 'exit 130' INT; failed=; \
+	TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) --proof=docs/proof.md $(ARGS) || failed="$$failed tests"; \
+	$(MAKE) --no-print-directory chaos ARGS= || failed="$$failed chaos"; \
+	$(MAKE) --no-print-directory load ARGS="--minutes 5" || failed="$$failed load"; \
+	if [ -n "$$failed" ]; then echo "Failed:$$failed" >&2; exit 1; fi
 
 LONG_NAME := a-directory-whose-name-is-so-long-that-a-socket-below-it-has-a-path-over-103-bytes
 test-certain: setup-test ## run tests in random order, in the C locale, with long paths (ARGS="tests/runs --shuffle 7")

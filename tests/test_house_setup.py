@@ -85,3 +85,30 @@ def test_make_uses_a_newer_python_if_python3_is_too_old(clone: Path, tmp_path: P
         ["make", "which-python"], cwd=clone, env=env, capture_output=True, text=True, check=True
     )
     assert done.stdout == "python3.14\n"
+
+
+@pytest.mark.parametrize(
+    ("failing", "named"),
+    [("pytest", "tests"), ("tests.chaos", "chaos"), ("tests.load", "load"), ("none", "")],
+)
+def test_make_test_all_runs_every_step_and_fails_if_one_has_failed(
+    clone: Path, failing: str, named: str
+) -> None:
+    programs = clone / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (clone / ".venv" / ".shoal-test").write_text(compute_fingerprint(clone))
+    (programs / "python").write_text(f'#!/bin/sh\necho "$@" >> "{clone}/steps"\n[ "$2" != {failing} ]\n')
+    (programs / "python").chmod(0o755)
+    done = subprocess.run(
+        ["make", f"PYTHON={sys.executable}", "test-all"],
+        cwd=clone,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    steps = (clone / "steps").read_text().splitlines()
+    assert [step.split()[1] for step in steps] == ["pytest", "tests.chaos", "tests.load"]
+    # As two words, pytest would take an existing file for a path of tests, and not find the option.
+    assert " --proof=docs/proof.md" in steps[0]
+    assert (done.returncode != 0) == bool(named), done.stderr
+    assert (f"Failed: {named}\n" in done.stderr) == bool(named)
