@@ -116,6 +116,15 @@ async def write_questions(store: Store) -> AsyncIterator[Fact]:
         yield name, "answered"
 
 
+async def write_late_answers(store: Store) -> AsyncIterator[Fact]:
+    questions = store.create_session(SessionId(FIRST), cwd=CWD).open_questions()
+    for name in ("q-1", "q-2"):
+        questions.store_question(make_question(name))
+        questions.create_answer(name, AllowAnswer())
+        questions.create_late_answer(name, AllowAnswer())
+        yield name, "answered late"
+
+
 async def write_metadata(store: Store) -> AsyncIterator[Fact]:
     session = store.create_session(SessionId(FIRST), cwd=CWD)
     session.save_agent_metadata(WORKER, SubagentMetadata(agent_type="Explore", mode="plan"))
@@ -145,6 +154,51 @@ async def write_board(store: Store) -> AsyncIterator[Fact]:
         yield "1", "completed"
         await board.update("2", TaskUpdate(status="completed"), by="ann")
         yield "2", "completed"
+
+
+async def write_claims(store: Store) -> AsyncIterator[Fact]:
+    async with aclosing(store.open_board(TEAM, **make_services())) as board:
+        for subject in NOTES:
+            await board.create(TaskDraft(subject=subject, description=""))
+        await board.claim("1", by="ann")
+        yield "1", "in_progress ann"
+        await board.update("1", TaskUpdate(status="completed"), by="ann")
+        yield "1", "completed ann"
+        claim = await board.claim_next(by="bob")
+        assert claim is not None
+        assert claim.attempt is not None
+        yield "2", "in_progress bob"
+        await board.release("2", attempt=claim.attempt)
+        yield "2", "pending None"
+
+
+async def write_deleted_tasks(store: Store) -> AsyncIterator[Fact]:
+    async with aclosing(store.open_board(TEAM, **make_services())) as board:
+        for subject in NOTES:
+            task = await board.create(TaskDraft(subject=subject, description=""))
+            yield task.id, "there"
+        await board.delete("2")
+        yield "2", "deleted"
+        await board.update("3", TaskUpdate(status="deleted"), by="ann")
+        yield "3", "deleted"
+        task = await board.create(TaskDraft(subject="four", description=""))
+        yield task.id, "there"
+
+
+async def write_deleted_teams(store: Store) -> AsyncIterator[Fact]:
+    rosters = store.open_rosters(clock=SystemClock(), report=ignore_report)
+    for number in ("first", "second"):
+        await rosters.create_team(TEAM, lead=make_member("x"), session="s-1", description=number)
+        yield TEAM, number
+        if number == "first":
+            store.load_signing_key(TEAM)
+            async with aclosing(store.open_board(TEAM, **make_services())) as board:
+                await board.create(TaskDraft(subject="old", description=""))
+            async with aclosing(store.open_mailboxes(TEAM, **make_services())) as mail:
+                await mail.open_inbox("ann")
+                await mail.post("ann", make_mail("old"))
+        await rosters.delete_team(TEAM)
+        yield TEAM, "none"
 
 
 async def write_mail(store: Store) -> AsyncIterator[Fact]:
@@ -220,9 +274,13 @@ WRITERS = {
     "journal": write_journal,
     "results": write_results,
     "questions": write_questions,
+    "late answers": write_late_answers,
     "metadata": write_metadata,
     "rosters": write_rosters,
     "board": write_board,
+    "claims": write_claims,
+    "deleted tasks": write_deleted_tasks,
+    "deleted teams": write_deleted_teams,
     "mail": write_mail,
     "much mail": write_much_mail,
     "keys": write_keys,
