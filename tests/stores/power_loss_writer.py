@@ -6,6 +6,7 @@ Usage: python power_loss_writer.py KIND HOME durable|fast
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from mail_helpers import make_mail
 from store_helpers import make_member
 
@@ -30,8 +32,10 @@ from shoal.core.teams.tasks import TaskDraft, TaskUpdate
 from shoal.core.text.redaction import KEY_SHAPE_REDACTOR
 from shoal.stores.files.file_store import FileStore
 from shoal.stores.files.home.credential_file import store_provider_credentials
+from shoal.stores.files.home.run_copy import read_run_files, write_run_files
 from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.stores.store_choice import open_store
+from shoal.stores.stored_run import StoredRun
 from shoal.testing.contracts.question_contract import make_question
 from shoal.testing.contracts.session_contract import CWD, FIRST, SECOND, make_entry
 from shoal.wire.team_definition_codec import StoredTeamDefinition
@@ -89,6 +93,24 @@ async def write_definitions(store: Store) -> AsyncIterator[Fact]:
         definition = StoredTeamDefinition(team=TEAM, agents={}, members={}, required=(required,))
         write_team_definition(store, session, definition)
         yield "required", required
+
+
+async def write_exports(store: Store) -> AsyncIterator[Fact]:
+    """Fill another home, and write its run as `shoal store export` does."""
+    home = get_file_store_home(store)
+    source = FileStore(home.with_name("source"))
+    for write in (write_results, write_questions, write_transcripts):
+        async for _ in write(source):
+            pass
+    async with aclosing(source.open_board(FIRST, **make_services())) as board:
+        await board.create(TaskDraft(subject="one", description=""))
+    run = read_run_files(source.home, FIRST)
+    write_run_files(home, run)
+    yield FIRST, compute_run_digest(run)
+
+
+def compute_run_digest(run: StoredRun) -> str:
+    return hashlib.sha256(msgspec.json.encode(run)).hexdigest()
 
 
 async def write_journal(store: Store) -> AsyncIterator[Fact]:
@@ -277,6 +299,7 @@ WRITERS = {
     "late answers": write_late_answers,
     "metadata": write_metadata,
     "rosters": write_rosters,
+    "exports": write_exports,
     "board": write_board,
     "claims": write_claims,
     "deleted tasks": write_deleted_tasks,

@@ -23,6 +23,7 @@ from power_loss_writer import (
     TEAM,
     TOKEN_FILE,
     WORKER,
+    compute_run_digest,
     make_services,
 )
 from store_helpers import make_member
@@ -30,11 +31,13 @@ from store_helpers import make_member
 from shoal.app.library.team_definition import read_team_definition
 from shoal.app.mcp.mcp_host import McpOAuthTokenFile
 from shoal.core.clock import SystemClock
-from shoal.core.errors import InboxNotFound, ShoalError
+from shoal.core.errors import InboxNotFound, SessionNotFound, ShoalError
 from shoal.core.ids import LEAD_ID
 from shoal.core.teams.tasks import TaskDraft
 from shoal.stores.files.file_store import FileStore
 from shoal.stores.files.home.credential_file import load_provider_credentials
+from shoal.stores.files.home.exported_files import check_exported_files
+from shoal.stores.files.home.run_copy import read_run_files
 from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.testing.contracts.question_contract import make_question
 from shoal.testing.contracts.session_contract import (
@@ -77,6 +80,15 @@ async def read_forks(store: FileStore, report: Callable[[str], None]) -> Facts:
 async def read_definitions(store: FileStore, report: Callable[[str], None]) -> Facts:
     definition = read_team_definition(store, store.create_session(FIRST, cwd=CWD))
     return {} if definition is None else {"required": definition.required[0]}
+
+
+async def read_exports(store: FileStore, report: Callable[[str], None]) -> Facts:
+    try:
+        run = read_run_files(store.home, FIRST)
+    except SessionNotFound:
+        return {}
+    check_exported_files(store.home, FIRST)
+    return {FIRST: compute_run_digest(run)}
 
 
 async def read_journal(store: FileStore, report: Callable[[str], None]) -> Facts:
@@ -190,7 +202,16 @@ async def read_settings(store: FileStore, report: Callable[[str], None]) -> Fact
     return {"model": json.loads(path.read_text())["shoal"]["model"]} if path.exists() else {}
 
 
-ALWAYS_FLUSHED = ("definitions", "late answers", "keys", "trust", "credentials", "tokens", "settings")
+ALWAYS_FLUSHED = (
+    "definitions",
+    "exports",
+    "late answers",
+    "keys",
+    "trust",
+    "credentials",
+    "tokens",
+    "settings",
+)
 READERS = {
     "transcripts": read_transcripts,
     "forks": read_forks,
@@ -201,6 +222,7 @@ READERS = {
     "late answers": read_late_answers,
     "metadata": read_metadata,
     "rosters": read_rosters,
+    "exports": read_exports,
     "board": read_board,
     "claims": read_claims,
     "deleted tasks": read_deleted_tasks,
