@@ -1,7 +1,7 @@
 # Each target does its own setup; `make help` prints the text after ##.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-long test-all test-certain test-pythons check check-all mutants bench chaos fuzz load spec reference walks web lint fmt types layers setup-run setup-test clean
+.PHONY: help demo test test-slow test-long test-all test-certain certain-runs test-pythons check check-all mutants bench chaos fuzz load spec reference walks web lint fmt types layers setup-run setup-test clean
 
 # The first Python that is new enough; only the targets that need one look for it.
 PYTHON = $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -45,6 +45,9 @@ test-certain: setup-test ## run tests in random order, in the C locale, with lon
 	@top="$$(mktemp -d)" && mkdir "$$top/$(LONG_NAME)" && { \
 		TMPDIR="$$top/$(LONG_NAME)" LC_ALL=C LANG= $(VENV)/python -m pytest $(PARALLEL) --shuffle 1 $(ARGS); \
 		status=$$?; rm -rf "$$top"; exit $$status; }
+
+certain-runs: setup-test ## run test-certain 10 times in other orders, in one table (ARGS="--busy 2 --keep" for docs/certain-runs.md)
+	@$(VENV)/python scripts/certain_runs.py $(ARGS)
 
 # Each with its own environment; PYTHONS names others, for example PYTHONS="3.13".
 PYTHONS ?= 3.12 3.13 $(shell for c in "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.14.*/bin/python python3.14; do \
