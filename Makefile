@@ -1,7 +1,7 @@
 # Each target does its own setup; `make help` prints the text after ##.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-long test-all test-certain test-pythons check check-all mutants bench chaos fuzz load spec reference walks web lint fmt types layers setup-run setup-test clean
+.PHONY: help demo test test-slow test-long test-all test-certain certain-runs test-pythons check check-all mutants bench chaos fuzz load spec reference walks web lint fmt types layers setup-run setup-test clean
 
 # The first Python that is new enough; only the targets that need one look for it.
 PYTHON = $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -32,16 +32,22 @@ test-slow: setup-test ## run the slow tests, and all variations and examples of 
 test-long: setup-test ## run only the tests that take long
 	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) -m exhaustive $(ARGS)
 
-test-all: setup-test ## run all tests and write docs/proof.md, then chaos for 9 minutes and load for 5
-	@TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) --proof docs/proof.md $(ARGS)
-	@$(MAKE) --no-print-directory chaos ARGS=
-	@$(MAKE) --no-print-directory load ARGS="--minutes 5"
+# Ctrl-C ends all of it; a step that fails does not.
+test-all: setup-test ## run all tests and write docs/proof.md, then chaos for 9 minutes and load for 5, even if one fails
+	@trap 'exit 130' INT; failed=; \
+	TEST_ALL=1 $(VENV)/python -m pytest $(PARALLEL) --proof=docs/proof.md $(ARGS) || failed="$$failed tests"; \
+	$(MAKE) --no-print-directory chaos ARGS= || failed="$$failed chaos"; \
+	$(MAKE) --no-print-directory load ARGS="--minutes 5" || failed="$$failed load"; \
+	if [ -n "$$failed" ]; then echo "Failed:$$failed" >&2; exit 1; fi
 
 LONG_NAME := a-directory-whose-name-is-so-long-that-a-socket-below-it-has-a-path-over-103-bytes
 test-certain: setup-test ## run tests in random order, in the C locale, with long paths (ARGS="tests/runs --shuffle 7")
 	@top="$$(mktemp -d)" && mkdir "$$top/$(LONG_NAME)" && { \
 		TMPDIR="$$top/$(LONG_NAME)" LC_ALL=C LANG= $(VENV)/python -m pytest $(PARALLEL) --shuffle 1 $(ARGS); \
 		status=$$?; rm -rf "$$top"; exit $$status; }
+
+certain-runs: setup-test ## run test-certain 10 times in other orders, in one table (ARGS="--busy 2 --keep" for docs/certain-runs.md)
+	@$(VENV)/python scripts/certain_runs.py $(ARGS)
 
 # Each with its own environment; PYTHONS names others, for example PYTHONS="3.13".
 PYTHONS ?= 3.12 3.13 $(shell for c in "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.14.*/bin/python python3.14; do \

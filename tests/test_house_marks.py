@@ -14,6 +14,7 @@ from textwrap import dedent
 
 import pytest
 
+import proof_report
 import spec_table
 from tier_marks import count_processors
 
@@ -312,7 +313,9 @@ def test_the_list_of_rules_is_complete_and_in_order():
 @pytest.mark.parametrize("workers", WORKERS)
 def test_a_proof_has_the_result_and_the_figure_of_every_test_of_a_rule(suite: Suite, workers: str) -> None:
     with (suite.root / "docs" / "spec.md").open("a") as rules:
-        rules.write("| USR-01 | Nothing is lost. |\n| USR-02 | Nothing is late. |\n")
+        rules.write(
+            "| USR-01 | Nothing is lost. |\n| USR-02 | Nothing is late. |\n| USR-03 | Nothing is heavy. |\n"
+        )
     run = suite.run(
         """
         @pytest.mark.spec("USR-01")
@@ -321,16 +324,63 @@ def test_a_proof_has_the_result_and_the_figure_of_every_test_of_a_rule(suite: Su
         def test_small(): pass
         @pytest.mark.spec("USR-01")
         def test_bad(): assert False
+        @pytest.mark.spec("USR-02")
+        def test_late(): pytest.skip("no clock")
+        @pytest.mark.spec("USR-01")
+        @pytest.mark.needs("shoal-no-such-program")
+        def test_mail(): pass
         """,
-        *("-n", workers, "--proof", "docs/proof.md"),
+        *("-n", workers, "--proof=docs/proof.md"),
     )
     assert run.returncode == 1, run.stdout + run.stderr
     page = (suite.root / "docs" / "proof.md").read_text()
     assert "| `tests/test_it.py::test_large` | passed | 9,000 messages | 0 |" in page
     assert "- **failed**: `tests/test_it.py::test_bad`" in page
     assert "- 1 more tests passed, for example:\n  - `tests/test_it.py::test_small`" in page
-    assert "## USR-02\n\nNothing is late.\n\nNo test with this rule has a result." in page
+    assert "## USR-02\n\nNothing is late.\n\n- **skipped**: `tests/test_it.py::test_late`: no clock\n" in page
+    missing = "there is no program and no Python module shoal-no-such-program"
+    assert f"- **skipped**: `tests/test_it.py::test_mail`: {missing}\n" in page
+    assert "## USR-03\n\nNothing is heavy.\n\nNo test with this rule has a result.\n" in page
+    assert "- Rules with a failed test: USR-01\n" in page
+    assert "- Rules with a skipped test: USR-01, USR-02\n" in page
+    assert "- Rules without a passed test: USR-02, USR-03\n" in page
     assert "BOX-01" not in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "full"),
+    [
+        (("-k", "good"), True),
+        (("tests/test_it.py",), True),
+        (("-m", "not slow"), True),
+        (("-x",), True),
+        (("--collect-only",), True),
+        ((), False),
+        (("tests", "nowhere"), True),
+    ],
+    ids=["name", "file", "mark", "first failure", "no run", "fast tier", "wrong path"],
+)
+def test_a_run_of_some_tests_leaves_the_proof_of_all_tests_alone(
+    suite: Suite, arguments: tuple[str, ...], full: bool
+) -> None:
+    proof = suite.root / "docs" / "proof.md"
+    proof.write_text("the last full run\n")
+    tests = "def test_good(): pass\ndef test_other(): pass\n"
+    run = suite.run(tests, "--proof=docs/proof.md", *arguments, full=full)
+    assert proof.read_text() == "the last full run\n"
+    assert "proof.md is unchanged: only a run of all tests to the end writes it." in run.stderr
+    suite.run(tests, "--proof=docs/proof.md")
+    assert proof.read_text().startswith("# What the tests of both tiers show\n")
+
+
+def test_a_proof_before_the_first_run_claims_nothing(tmp_path: Path) -> None:
+    rules = {"USR-01": "Nothing is lost.", "BOX-01": "Mail stays.", "USR-02": "Nothing is late."}
+    page = "\n".join(proof_report.ProofReport(tmp_path / "proof.md", rules).render_lines())
+    assert page.endswith(
+        "- When: not run yet\n"
+        "\n## USR-01\n\nNothing is lost.\n\nNot run yet."
+        "\n\n## USR-02\n\nNothing is late.\n\nNot run yet."
+    )
 
 
 STATED_SIZE = re.compile(r"(?<![\w-])(?:\d{2,3}|\d{1,3}(?:,\d{3})+)(?! (?:%|s|minutes)(?!\w))(?![\d,%])")

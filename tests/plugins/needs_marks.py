@@ -51,7 +51,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Report skipped tests by name, and the number of those that belong to the other tier."""
     by_reason: dict[str, list[str]] = {}
     for report in terminalreporter.getreports("skipped"):
-        by_reason.setdefault(_get_skip_reason(report), []).append(report.nodeid)
+        by_reason.setdefault(get_skip_reason(report), []).append(report.nodeid)
     if not by_reason:
         return
     terminalreporter.section("not run, and why")
@@ -64,7 +64,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.line(f"    {name}")
 
 
-def _get_skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+def get_skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     if isinstance(report.longrepr, tuple):
         return report.longrepr[2].removeprefix("Skipped: ")
     return "no reason given"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import tier_marks
+from full_runs import FullRunRecorder
 from spec_table import REPORT, RULES, read_rules
 
 PROPERTY = "spec"
@@ -42,14 +42,14 @@ def _list_marked_ids(item: pytest.Item) -> Iterator[str]:
     yield from sorted(seen)
 
 
-class SpecRecorder:
+class SpecRecorder(FullRunRecorder):
     """Collects reports where they all arrive: in the only process, or in xdist's controller."""
 
     def __init__(self, target: Path) -> None:
+        super().__init__()
         self.target = target
         self.passed: dict[str, list[str]] = {}
         self.failed: set[str] = set()
-        self.is_partial = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
@@ -59,19 +59,11 @@ class SpecRecorder:
                 str(value) for name, value in report.user_properties if name == PROPERTY
             ]
 
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        self.is_partial |= report.failed
-
-    def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        self.is_partial |= bool(items)
-
-    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        if ended and not self.is_partial and _is_full_run(session.config):
-            try:
-                self.target.write_text(json.dumps(self.build_report(), indent=1) + "\n", encoding="utf-8")
-            except OSError as error:
-                sys.stderr.write(f"`make spec` cannot show this run: {error}\n")
+    def write_results(self) -> None:
+        try:
+            self.target.write_text(json.dumps(self.build_report(), indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            sys.stderr.write(f"`make spec` cannot show this run: {error}\n")
 
     def build_report(self) -> dict[str, object]:
         # A test whose clean-up failed after it passed shows nothing.
@@ -87,17 +79,6 @@ class SpecRecorder:
             "failed": len(self.failed),
             "rules": dict(sorted(rules.items())),
         }
-
-
-def _is_full_run(config: pytest.Config) -> bool:
-    """Return True if this run covers all tests: both tiers, default paths, no selection."""
-    if not tier_marks.is_full_tier():
-        return False
-    # Under xdist the controller sees no deselected items, so the options are checked too.
-    selecting = ("keyword", "markexpr", "lf", "stepwise", "deselect", "maxfail", "collectonly")
-    if any(config.getoption(name, default=None) for name in selecting):
-        return False
-    return tier_marks.has_usual_paths(config)
 
 
 _rules_key = pytest.StashKey[dict[str, str]]()

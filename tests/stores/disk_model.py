@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -100,10 +100,33 @@ class DiskModel:
     def list_crash_images(self) -> dict[str, dict[str, bytes | None]]:
         """Return the trees that a crash at this moment can leave: path to content, None for a directory."""
         return {
-            "process killed": _list_tree(self._root, flushed_names=False, flushed_content=False),
-            "content lost": _list_tree(self._root, flushed_names=False, flushed_content=True),
-            "names and content lost": _list_tree(self._root, flushed_names=True, flushed_content=True),
+            "process killed": _list_tree(self._root, lambda _: True, flushed_content=False),
+            "content lost": _list_tree(self._root, lambda _: True, flushed_content=True),
+            "names and content lost": _list_tree(self._root, lambda _: False, flushed_content=True),
+            **self._list_partial_images(),
         }
+
+    def _list_partial_images(self) -> dict[str, dict[str, bytes | None]]:
+        """Return what is left if the names of one directory were written, and no others since the flush."""
+        images = {}
+        for path, directory in _list_directories(self._root):
+            if directory.entries != directory.flushed:
+                kept = self._find_renamed_together(directory)
+                images[f"names lost except in /{path}"] = _list_tree(
+                    self._root, lambda each, kept=kept: id(each) in kept, flushed_content=True
+                )
+        return images
+
+    def _find_renamed_together(self, directory: ModelDirectory) -> set[int]:
+        """Return the ids of this directory and of those that exchanged names with it since the flush."""
+        found = {id(directory)}
+        while True:
+            more = {
+                id(each) for pair in self._renames if any(id(one) in found for one in pair) for each in pair
+            }
+            if more <= found:
+                return found
+            found |= more
 
     # Paths
 
@@ -306,13 +329,22 @@ def _put(content: bytearray, start: int, data: bytes) -> None:
     content[start : start + len(data)] = data
 
 
+def _list_directories(root: ModelDirectory, prefix: str = "") -> Iterator[tuple[str, ModelDirectory]]:
+    """Yield the directories that a power cut leaves, with their paths."""
+    yield prefix, root
+    for name, entry in root.flushed.items():
+        if isinstance(entry, ModelDirectory):
+            yield from _list_directories(entry, f"{prefix}{name}/")
+
+
 def _list_tree(
-    root: ModelDirectory, *, flushed_names: bool, flushed_content: bool
+    root: ModelDirectory, keeps_names: Callable[[ModelDirectory], bool], *, flushed_content: bool
 ) -> dict[str, bytes | None]:
+    """List the tree, with the present names of directories that keep them, and the flushed ones of others."""
     tree: dict[str, bytes | None] = {}
 
     def walk(directory: ModelDirectory, prefix: str) -> None:
-        for name, entry in (directory.flushed if flushed_names else directory.entries).items():
+        for name, entry in (directory.entries if keeps_names(directory) else directory.flushed).items():
             if isinstance(entry, ModelDirectory):
                 tree[prefix + name] = None
                 walk(entry, f"{prefix}{name}/")

@@ -6,6 +6,7 @@ Usage: python power_loss_writer.py KIND HOME durable|fast
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from mail_helpers import make_mail
 from store_helpers import make_member
 
@@ -30,8 +32,10 @@ from shoal.core.teams.tasks import TaskDraft, TaskUpdate
 from shoal.core.text.redaction import KEY_SHAPE_REDACTOR
 from shoal.stores.files.file_store import FileStore
 from shoal.stores.files.home.credential_file import store_provider_credentials
+from shoal.stores.files.home.run_copy import read_run_files, write_run_files
 from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.stores.store_choice import open_store
+from shoal.stores.stored_run import StoredRun
 from shoal.testing.contracts.question_contract import make_question
 from shoal.testing.contracts.session_contract import CWD, FIRST, SECOND, make_entry
 from shoal.wire.team_definition_codec import StoredTeamDefinition
@@ -91,6 +95,24 @@ async def write_definitions(store: Store) -> AsyncIterator[Fact]:
         yield "required", required
 
 
+async def write_exports(store: Store) -> AsyncIterator[Fact]:
+    """Fill another home, and write its run as `shoal store export` does."""
+    home = get_file_store_home(store)
+    source = FileStore(home.with_name("source"))
+    for write in (write_results, write_questions, write_transcripts):
+        async for _ in write(source):
+            pass
+    async with aclosing(source.open_board(FIRST, **make_services())) as board:
+        await board.create(TaskDraft(subject="one", description=""))
+    run = read_run_files(source.home, FIRST)
+    write_run_files(home, run)
+    yield FIRST, compute_run_digest(run)
+
+
+def compute_run_digest(run: StoredRun) -> str:
+    return hashlib.sha256(msgspec.json.encode(run)).hexdigest()
+
+
 async def write_journal(store: Store) -> AsyncIterator[Fact]:
     session = store.create_session(SessionId(FIRST), cwd=CWD)
     journal = session.open_journal(SystemClock(), secrets=KEY_SHAPE_REDACTOR)
@@ -114,6 +136,15 @@ async def write_questions(store: Store) -> AsyncIterator[Fact]:
         yield name, "asked"
         questions.create_answer(name, AllowAnswer())
         yield name, "answered"
+
+
+async def write_late_answers(store: Store) -> AsyncIterator[Fact]:
+    questions = store.create_session(SessionId(FIRST), cwd=CWD).open_questions()
+    for name in ("q-1", "q-2"):
+        questions.store_question(make_question(name))
+        questions.create_answer(name, AllowAnswer())
+        questions.create_late_answer(name, AllowAnswer())
+        yield name, "answered late"
 
 
 async def write_metadata(store: Store) -> AsyncIterator[Fact]:
@@ -145,6 +176,51 @@ async def write_board(store: Store) -> AsyncIterator[Fact]:
         yield "1", "completed"
         await board.update("2", TaskUpdate(status="completed"), by="ann")
         yield "2", "completed"
+
+
+async def write_claims(store: Store) -> AsyncIterator[Fact]:
+    async with aclosing(store.open_board(TEAM, **make_services())) as board:
+        for subject in NOTES:
+            await board.create(TaskDraft(subject=subject, description=""))
+        await board.claim("1", by="ann")
+        yield "1", "in_progress ann"
+        await board.update("1", TaskUpdate(status="completed"), by="ann")
+        yield "1", "completed ann"
+        claim = await board.claim_next(by="bob")
+        assert claim is not None
+        assert claim.attempt is not None
+        yield "2", "in_progress bob"
+        await board.release("2", attempt=claim.attempt)
+        yield "2", "pending None"
+
+
+async def write_deleted_tasks(store: Store) -> AsyncIterator[Fact]:
+    async with aclosing(store.open_board(TEAM, **make_services())) as board:
+        for subject in NOTES:
+            task = await board.create(TaskDraft(subject=subject, description=""))
+            yield task.id, "there"
+        await board.delete("2")
+        yield "2", "deleted"
+        await board.update("3", TaskUpdate(status="deleted"), by="ann")
+        yield "3", "deleted"
+        task = await board.create(TaskDraft(subject="four", description=""))
+        yield task.id, "there"
+
+
+async def write_deleted_teams(store: Store) -> AsyncIterator[Fact]:
+    rosters = store.open_rosters(clock=SystemClock(), report=ignore_report)
+    for number in ("first", "second"):
+        await rosters.create_team(TEAM, lead=make_member("x"), session="s-1", description=number)
+        yield TEAM, number
+        if number == "first":
+            store.load_signing_key(TEAM)
+            async with aclosing(store.open_board(TEAM, **make_services())) as board:
+                await board.create(TaskDraft(subject="old", description=""))
+            async with aclosing(store.open_mailboxes(TEAM, **make_services())) as mail:
+                await mail.open_inbox("ann")
+                await mail.post("ann", make_mail("old"))
+        await rosters.delete_team(TEAM)
+        yield TEAM, "none"
 
 
 async def write_mail(store: Store) -> AsyncIterator[Fact]:
@@ -220,9 +296,14 @@ WRITERS = {
     "journal": write_journal,
     "results": write_results,
     "questions": write_questions,
+    "late answers": write_late_answers,
     "metadata": write_metadata,
     "rosters": write_rosters,
+    "exports": write_exports,
     "board": write_board,
+    "claims": write_claims,
+    "deleted tasks": write_deleted_tasks,
+    "deleted teams": write_deleted_teams,
     "mail": write_mail,
     "much mail": write_much_mail,
     "keys": write_keys,

@@ -342,7 +342,10 @@ class _SilentWatch:
 
 @pytest.mark.slow
 @pytest.mark.spec("BOX-05", "USR-04")
-async def test_the_cost_of_a_message_does_not_grow_with_the_number_of_messages(mail: FileMailboxStore):
+@pytest.mark.parametrize("messages", [10_000, pytest.param(100_000, marks=pytest.mark.exhaustive)])
+async def test_the_cost_of_a_message_does_not_grow_with_the_number_of_messages(
+    mail: FileMailboxStore, messages: int, record_property: Callable[[str, object], None]
+):
     """Counts bytes of system calls: they do not depend on the mail already posted."""
 
     def count_io_bytes():
@@ -360,9 +363,14 @@ async def test_the_cost_of_a_message_does_not_grow_with_the_number_of_messages(m
     for n in range(100):
         await mail.post("ann", make_mail(f"{n:0100}"))
     early = await measure_cost()
-    for n in range(10_000):
+    for n in range(messages):
         await mail.post("ann", make_mail(f"{n:0100}"))
     late = await measure_cost()
+    record_property(
+        "measured",
+        f"bytes written and read for a message: {early[0]:,} and {early[1]:,}, "
+        f"after {messages:,} messages {late[0]:,} and {late[1]:,}",
+    )
     assert late[0] <= early[0] * 1.3
     assert late[1] <= early[1] * 1.3 + (1 << 17), "at most one chunk of the overflow"
 

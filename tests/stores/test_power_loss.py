@@ -23,16 +23,21 @@ from power_loss_writer import (
     TEAM,
     TOKEN_FILE,
     WORKER,
+    compute_run_digest,
     make_services,
 )
+from store_helpers import make_member
 
 from shoal.app.library.team_definition import read_team_definition
 from shoal.app.mcp.mcp_host import McpOAuthTokenFile
 from shoal.core.clock import SystemClock
-from shoal.core.errors import InboxNotFound, ShoalError
+from shoal.core.errors import InboxNotFound, SessionNotFound, ShoalError
 from shoal.core.ids import LEAD_ID
+from shoal.core.teams.tasks import TaskDraft
 from shoal.stores.files.file_store import FileStore
 from shoal.stores.files.home.credential_file import load_provider_credentials
+from shoal.stores.files.home.exported_files import check_exported_files
+from shoal.stores.files.home.run_copy import read_run_files
 from shoal.stores.files.home.trust_file import ProjectTrustFile
 from shoal.testing.contracts.question_contract import make_question
 from shoal.testing.contracts.session_contract import (
@@ -77,6 +82,15 @@ async def read_definitions(store: FileStore, report: Callable[[str], None]) -> F
     return {} if definition is None else {"required": definition.required[0]}
 
 
+async def read_exports(store: FileStore, report: Callable[[str], None]) -> Facts:
+    try:
+        run = read_run_files(store.home, FIRST)
+    except SessionNotFound:
+        return {}
+    check_exported_files(store.home, FIRST)
+    return {FIRST: compute_run_digest(run)}
+
+
 async def read_journal(store: FileStore, report: Callable[[str], None]) -> Facts:
     return {text: text for text in read_notes(open_journal(store.create_session(FIRST, cwd=CWD)))}
 
@@ -96,6 +110,11 @@ async def read_questions(store: FileStore, report: Callable[[str], None]) -> Fac
     return facts
 
 
+async def read_late_answers(store: FileStore, report: Callable[[str], None]) -> Facts:
+    questions = store.create_session(FIRST, cwd=CWD).open_questions()
+    return {name: "answered late" for name in QUESTIONS if questions.read_late_answer(name) is not None}
+
+
 async def read_metadata(store: FileStore, report: Callable[[str], None]) -> Facts:
     metadata = store.create_session(FIRST, cwd=CWD).read_agent_metadata(WORKER)
     return {} if metadata is None else {"mode": metadata.mode or ""}
@@ -111,6 +130,40 @@ async def read_rosters(store: FileStore, report: Callable[[str], None]) -> Facts
 async def read_board(store: FileStore, report: Callable[[str], None]) -> Facts:
     async with aclosing(store.open_board(TEAM, **{**make_services(), "report": report})) as board:
         return {task.id: task.status for task in await board.list_tasks()}
+
+
+async def read_claims(store: FileStore, report: Callable[[str], None]) -> Facts:
+    """Read the tasks as they are stored: any other reader releases the claims of a dead process."""
+    stored = FileStore(store.home, read_only=True)
+    async with aclosing(stored.open_board(TEAM, **{**make_services(), "report": report})) as board:
+        return {task.id: f"{task.status} {task.owner}" for task in await board.list_tasks()}
+
+
+async def read_deleted_tasks(store: FileStore, report: Callable[[str], None]) -> Facts:
+    async with aclosing(store.open_board(TEAM, **{**make_services(), "report": report})) as board:
+        found = {task.id: "there" for task in await board.list_tasks()}
+        new = await board.create(TaskDraft(subject="new", description=""))
+    return {str(number): "deleted" for number in range(1, 5)} | found | {new.id: "reused"}
+
+
+async def read_deleted_teams(store: FileStore, report: Callable[[str], None]) -> Facts:
+    """Create a team of the same name if there is none: it has nothing of the deleted one."""
+    rosters = store.open_rosters(clock=SystemClock(), report=report)
+    roster = await rosters.read_team_roster(TEAM)
+    if roster is not None and roster.description == "first":
+        return {TEAM: "first"}
+    if roster is None:
+        roster = await rosters.create_team(TEAM, lead=make_member("x"), session="s-2", description="new")
+    if roster.name != TEAM:
+        return {TEAM: "has left its name taken"}
+    async with aclosing(store.open_board(TEAM, **{**make_services(), "report": report})) as board:
+        if await board.list_tasks():
+            return {TEAM: "has tasks of a deleted team"}
+    async with aclosing(store.open_mailboxes(TEAM, **{**make_services(), "report": report})) as mail:
+        await mail.open_inbox("ann")
+        if await mail.take_unread("ann") or await mail.read_history("ann"):
+            return {TEAM: "has mail of a deleted team"}
+    return {TEAM: "second" if roster.description == "second" else "none"}
 
 
 async def read_mail(store: FileStore, report: Callable[[str], None]) -> Facts:
@@ -149,7 +202,16 @@ async def read_settings(store: FileStore, report: Callable[[str], None]) -> Fact
     return {"model": json.loads(path.read_text())["shoal"]["model"]} if path.exists() else {}
 
 
-ALWAYS_FLUSHED = ("definitions", "keys", "trust", "credentials", "tokens", "settings")
+ALWAYS_FLUSHED = (
+    "definitions",
+    "exports",
+    "late answers",
+    "keys",
+    "trust",
+    "credentials",
+    "tokens",
+    "settings",
+)
 READERS = {
     "transcripts": read_transcripts,
     "forks": read_forks,
@@ -157,9 +219,14 @@ READERS = {
     "journal": read_journal,
     "results": read_results,
     "questions": read_questions,
+    "late answers": read_late_answers,
     "metadata": read_metadata,
     "rosters": read_rosters,
+    "exports": read_exports,
     "board": read_board,
+    "claims": read_claims,
+    "deleted tasks": read_deleted_tasks,
+    "deleted teams": read_deleted_teams,
     "mail": read_mail,
     "keys": read_keys,
     "trust": read_trust,
@@ -183,14 +250,14 @@ def record_writer(kind: str, tmp_path: Path, mode: str) -> tuple[Path, Path]:
 def replay_crashes(home: Path, trace: Path) -> Iterator[tuple[int, str, Tree, Facts]]:
     """Yield every tree that a crash can leave, with the facts that were acknowledged by then."""
     disk = DiskModel(home)
-    seen: set[tuple[str, int]] = set()
+    seen: set[tuple[bool, int]] = set()
     for number, call in enumerate(read_trace(trace)):
         if not disk.apply(call):
             continue
         lines = [line for line in disk.output.splitlines() if line.startswith(ACKNOWLEDGEMENT)]
         acknowledged = dict(json.loads(line.removeprefix(ACKNOWLEDGEMENT)) for line in lines)
         for crash, tree in disk.list_crash_images().items():
-            state = (crash, hash((tuple(sorted(tree.items())), disk.output)))
+            state = (crash == "process killed", hash((tuple(sorted(tree.items())), disk.output)))
             if state not in seen:
                 seen.add(state)
                 yield number, crash, tree, acknowledged
@@ -230,6 +297,12 @@ def is_found(found: str | None, acknowledged: str) -> bool:
         "unread": "read",
         "plan": "default",
         "member": "gone",
+        "in_progress ann": "completed ann",
+        "in_progress bob": "pending None",
+        "there": "deleted",
+        "first": "none",
+        "second": "none",
+        "none": "second",
         "first token": "second token",
         "hooks": "tools",
         "anthropic:first": "anthropic:second",

@@ -264,7 +264,9 @@ class ShoalSettings(Struct, frozen=True, kw_only=True):
     """Store of sessions and teams: `postgresql://USER@HOST/DATABASE` for a database that several machines
     share, or `file:DIRECTORY`; None means the home directory. Applies only in user files."""
     durable: bool = False
-    """True to flush every line to disk before work continues, so that a power failure loses nothing."""
+    """True to wait for the disk after each change of transcripts, journals, results, questions, rosters,
+    tasks and mail, so that a power failure loses none of them. It does not cover files in the project, their
+    earlier contents for undo, or plan files."""
     sandbox: SandboxSettings = SandboxSettings()
     """Sandbox for shell commands."""
     instructions: bool = True

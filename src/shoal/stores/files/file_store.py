@@ -41,8 +41,8 @@ class FileStore:
             raise ValueError(f"shoal.FileStore(): home {problem}")
         self.home = Path(home)
         self._durable = durable
-        """True to flush every change to the disk before work continues, so that a power failure loses
-        nothing."""
+        """True to flush every change of this store to the disk before work continues, so that a power failure
+        loses none of them."""
         self._read_only = read_only
 
     @property

@@ -219,7 +219,7 @@ class DirectoryHandle:
         """
         fd = self._open_unshared(name)
         if fd is None:
-            self.remove_file(name)
+            self.remove_temporary_file(name)
             self.write_file(name, content)
         else:
             self._write_content_and_close(fd, name, content)
@@ -245,7 +245,7 @@ class DirectoryHandle:
             os.close(fd)
 
     def _sync_names(self) -> None:
-        """Wait until created, moved and linked names are on the disk, if this directory is durable."""
+        """Wait until changes of the names are on the disk, if this directory is durable."""
         if self.durable:
             os.fsync(self.fd)
 
@@ -351,9 +351,20 @@ class DirectoryHandle:
 
     def _remove_temporary(self, temporary: str) -> None:
         with suppress(StateFileError):
-            self.remove_file(temporary)
+            self.remove_temporary_file(temporary)
 
     def remove_file(self, name: str) -> bool:
+        """Remove the file; return False if it is missing."""
+        if not self.remove_temporary_file(name):
+            return False
+        try:
+            self._sync_names()
+        except OSError as error:
+            raise build_write_error(self.path / name, error) from error
+        return True
+
+    def remove_temporary_file(self, name: str) -> bool:
+        """Remove a file that may be there again after a power cut; return False if it is missing."""
         try:
             os.unlink(_check_plain_file_name(name), dir_fd=self.fd)
         except FileNotFoundError:
@@ -368,9 +379,12 @@ class DirectoryHandle:
         A link is removed, and never followed. `should_continue` is called before each file.
         """
         try:
-            return _remove_tree(_check_plain_file_name(name), self.fd, should_continue)
+            is_removed = _remove_tree(_check_plain_file_name(name), self.fd, should_continue)
+            # Only the name of the tree: without it, nobody finds the rest.
+            self._sync_names()
         except (RecursionError, OSError):  # deeper than any tree of ours, or out of descriptors
             return False
+        return is_removed
 
     def list_names(self) -> list[str]:
         try:

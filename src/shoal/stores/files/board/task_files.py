@@ -187,7 +187,7 @@ class TaskFiles:
             if _TEMPORARY_FILE_NAME.fullmatch(name) is not None:
                 status = self.directory.get_entry_stat(name)
                 if status is not None and time.time() - status.st_mtime > _ABANDONED_AFTER:
-                    self.directory.remove_file(name)
+                    self.directory.remove_temporary_file(name)
 
     def _start_watching(self) -> None:
         assert self._directory is not None

@@ -33,14 +33,14 @@ class _ExportList(Struct, frozen=True, kw_only=True):
 
 
 class ExportWriter:
-    """Writes the files of a run, and then the list of them."""
+    """Writes the files of a run to the disk, and then the list of them."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self._files: dict[str, _ExportedFile] = {}
 
     def write(self, path: Path, content: bytes) -> None:
-        write_file_atomically(path, content)
+        write_file_atomically(path, content, durable=True)
         self.note(path, content)
 
     def note(self, path: Path, content: bytes) -> None:
@@ -49,7 +49,9 @@ class ExportWriter:
 
     def write_list(self, directory: Path) -> None:
         write_file_atomically(
-            directory / EXPORT_LIST, msgspec.json.encode(_ExportList(files=self._files), order="sorted")
+            directory / EXPORT_LIST,
+            msgspec.json.encode(_ExportList(files=self._files), order="sorted"),
+            durable=True,
         )
 
 

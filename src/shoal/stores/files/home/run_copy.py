@@ -120,7 +120,7 @@ def write_run_files(home: Path, run: StoredRun) -> Path:
     names = _UnfinishedCopy(
         teams=tuple(team.name for team in run.teams), boards=tuple(run.boards), transcript=str(transcript)
     )
-    write_file_atomically(directory / _UNFINISHED, msgspec.json.encode(names))
+    write_file_atomically(directory / _UNFINISHED, msgspec.json.encode(names), durable=True)
     files = ExportWriter(home)
     _write_run_directory(files, directory, run)
     for name, board in run.boards.items():
@@ -136,7 +136,7 @@ def write_run_files(home: Path, run: StoredRun) -> Path:
         _write_team(files, home, team)
     files.note(transcript, run.transcripts[LEAD_ID])
     files.write_list(directory)
-    write_file_atomically(transcript, run.transcripts[LEAD_ID])
+    write_file_atomically(transcript, run.transcripts[LEAD_ID], durable=True)
     (directory / _UNFINISHED).unlink()
     return transcript
 

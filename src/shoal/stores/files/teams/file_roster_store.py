@@ -408,7 +408,7 @@ class FileRosterStore:
 
     def _create_team_files(self, team: TeamRoster) -> None:
         with self._open_private_team_directory(team.name) as own_directory:
-            os.close(own_directory.open_file(_CREATING_MARKER, os.O_WRONLY | os.O_CREAT))
+            own_directory.create_empty_file(_CREATING_MARKER)
         # Mail signed by an earlier team of this name must not be valid for this one.
         remove_team_mail_key(self._home, team.name)
         open_or_create_home_subdirectory(
@@ -500,7 +500,7 @@ class FileRosterStore:
             (("shoal", "tasks"), team),
             (("shoal", "teams"), team),
         ):
-            directory = open_existing_home_subdirectory(self._home, *parts)
+            directory = open_existing_home_subdirectory(self._home, *parts, durable=self._durable)
             if directory is not None:
                 with directory:
                     if not directory.remove_tree(name):

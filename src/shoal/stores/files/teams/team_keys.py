@@ -56,7 +56,7 @@ def _find_key_damage(keys: DirectoryHandle, team: TeamName) -> str | None:
 
 def remove_team_mail_key(home: Path, team: TeamName) -> None:
     """Remove the key, and temporary files of a process that died while it created the key."""
-    keys = open_existing_home_subdirectory(home, *_KEY_DIRECTORY)
+    keys = open_existing_home_subdirectory(home, *_KEY_DIRECTORY, durable=True)
     if keys is None:
         return
     with keys:
@@ -68,7 +68,7 @@ def _remove_temporary_keys(keys: DirectoryHandle, team: TeamName) -> None:
     """Remove temporary keys; a process that is creating a key finds the existing one."""
     for name in keys.list_names():
         if name.startswith(_build_temporary_key_prefix(team)):
-            keys.remove_file(name)
+            keys.remove_temporary_file(name)
 
 
 def _create_team_mail_key(keys: DirectoryHandle, team: TeamName) -> None:
@@ -82,7 +82,7 @@ def _create_team_mail_key(keys: DirectoryHandle, team: TeamName) -> None:
         if keys.read_file(team) is None:
             raise
     finally:
-        keys.remove_file(temporary)
+        keys.remove_temporary_file(temporary)
 
 
 def _build_temporary_key_prefix(team: TeamName) -> str:
