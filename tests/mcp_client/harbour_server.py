@@ -1,6 +1,6 @@
-"""An MCP server made with the official SDK: `harbour_server.py [legacy] [http PORT]`, else on stdio.
+"""An MCP server made with the official SDK: `harbour_server.py [legacy|sse] [http PORT]`, else on stdio.
 
-`legacy` supports only the protocol before 2026, with a handshake.
+`legacy` supports only the protocol before 2026, with a handshake. `sse` sends all answers in one response.
 """
 
 from __future__ import annotations
@@ -174,7 +174,9 @@ if __name__ == "__main__":
     if legacy := "legacy" in words:
         words.remove("legacy")
         server._lowlevel_server.add_request_handler("server/discover", types.RequestParams, refuse_request)
-    if words[:1] == ["http"]:
+    if words[:1] == ["sse"]:
+        server.run("sse", port=int(words[2]), sse_path="/mcp")
+    elif words[:1] == ["http"]:
         server.run("streamable-http", port=int(words[1]))
     elif legacy:
         asyncio.run(serve_legacy())

@@ -32,6 +32,7 @@ from shoal.core.conversation.model_requests import ModelRequest
 from shoal.core.events import AgentStarted, Event, RunFinished, ToolOutputReturned, ToolProgressed
 from shoal.core.permissions.questions import ChoiceAnswer, ChoiceQuestion
 from shoal.models.scripted_model import ScriptedModel
+from shoal.tools.mcp import sdk_connection
 
 pytestmark = pytest.mark.needs("mcp")
 GENERATIONS = {"2026-07-28": (), "2025-11-25": ("legacy",)}
@@ -231,6 +232,23 @@ async def test_an_unreachable_http_server_is_reported_and_a_flood_from_one_is_re
     assert "longer than 16 MB" in first
     assert "It is being restarted" in third
     assert "is no longer available" in fourth
+
+
+async def test_the_limit_of_an_answer_is_not_one_of_a_stream_with_many_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sdk_connection, "MAX_BODY_BYTES", 60_000)
+    lead = [*(call_harbour("long", characters=20_000) for _ in range(4)), "done"]
+    async with (
+        serve_http("sse") as url,
+        open_session(tmp_path, script_agents(lead=lead), {"harbour": {"type": "sse", "url": url}}) as session,
+        asyncio.timeout(60),
+    ):
+        await run_all_turns(session)
+        assert map_statuses(session) == {"harbour": "connected"}
+        results = list_result_texts(session)
+    assert len(results) == 4
+    assert not any("longer than" in each or "no longer available" in each for each in results)
 
 
 async def test_prompts_are_offered_for_slash_commands(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from mcp_helpers import (
 )
 
 from agent_scripts import call_tool, read_events, run_all_turns, script_agents
+from shoal.tools.mcp import managed_server
 
 pytestmark = pytest.mark.needs("mcp")
 
@@ -139,11 +140,28 @@ async def test_the_headers_that_a_helper_prints_are_sent(tmp_path: Path) -> None
     helper = """echo '{"Authorization": "Bearer issued-by-hand"}'"""
     lead = [call_tool("mcp__lock__inside"), "done"]
     async with serve_http(script="lock_server.py") as url, asyncio.timeout(90):
-        server = {"type": "http", "url": url, "headersHelper": helper}
+        headers = {"Authorization": "Bearer out-of-date"}
+        server = {"type": "http", "url": url, "headers": headers, "headersHelper": helper}
         async with open_session(tmp_path, script_agents(lead=lead), {"lock": server}) as session:
             await run_all_turns(session)
             assert map_statuses(session) == {"lock": "connected"}
             assert list_result_texts(session) == ["let in, renewed 0"]
+
+
+async def test_a_helper_that_does_not_end_is_stopped_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(managed_server, "_HELPER_TIMEOUT", 0.5)
+    started = tmp_path / "started"
+    helper = f"echo $$ $CLAUDE_CODE_MCP_SERVER_URL > {started}; exec sleep 600"
+    server = {"type": "http", "url": "http://127.0.0.1:9/mcp", "headersHelper": helper}
+    async with open_session(tmp_path, script_agents(lead=["done"]), {"lock": server}) as session:
+        await run_all_turns(session)
+        (status,) = session.runtime.servers.list_statuses()
+        process, url = started.read_text().split()
+        assert not Path(f"/proc/{process}").exists()
+    assert (status.status, status.detail) == ("failed", "its headersHelper took more than 0.5 s")
+    assert url == "http://127.0.0.1:9/mcp"
 
 
 @pytest.mark.parametrize("printed", ["Bearer x", '["Bearer x"]', '{"Authorization": 1}'])

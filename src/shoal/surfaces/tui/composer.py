@@ -15,10 +15,10 @@ from textual.message import Message
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
-from shoal.core.text.text_format import strip_terminal_codes
 from shoal.surfaces.terminal.prompt_history import append_prompt_history, read_prompt_history
 from shoal.surfaces.tui.attachments import PastedTextPlaceholders
 from shoal.surfaces.tui.completions import InputCompletionProposal, PartialWordAtCursor, find_partial_word
+from shoal.surfaces.tui.paste_fields import clean_pasted_text
 
 _NEW_LINE = ("shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "shift+\r", "ctrl+\r", "\r")
 """The last ones are Textual's names for Enter with a modifier, as sent by xterm and tmux (`\\e[27;2;13~`)."""
@@ -164,7 +164,7 @@ class Composer(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        text = strip_terminal_codes(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        text = clean_pasted_text(event.text)
         result = self.replace(self._pasted_texts.fold_into_placeholder(text), *self.selection)
         self.move_cursor(result.end_location)
 

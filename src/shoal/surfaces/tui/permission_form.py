@@ -25,6 +25,7 @@ from shoal.surfaces.terminal.question_text import (
     list_remember_options,
 )
 from shoal.surfaces.tui.panels.cells import BAD, GOOD, MUTED, build_clean_line
+from shoal.surfaces.tui.paste_fields import CleanTextArea
 from shoal.surfaces.tui.question_form import AnswerOption, AnswerOptionList, QuestionForm
 
 _CHANGES = {"old_string": ("- ", BAD), "new_string": ("+ ", GOOD)}
@@ -44,7 +45,7 @@ class PermissionForm(QuestionForm):
         yield Static(Content("\n").join([Content(""), *render_tool_input(self.question)]), markup=False)
 
     def compose_hidden_widgets(self) -> Iterator[Widget]:
-        yield TextArea(tab_behavior="focus")
+        yield CleanTextArea(tab_behavior="focus")
 
     def list_options(self) -> list[AnswerOption]:
         answer_options = [

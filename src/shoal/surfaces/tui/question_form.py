@@ -18,6 +18,7 @@ from textual.widgets.option_list import Option
 from shoal.core.permissions.questions import Answer, DenyAnswer
 from shoal.surfaces.terminal.question_text import DEFAULT_DENIAL_REASON
 from shoal.surfaces.tui.panels.cells import BAD, MUTED, build_clean_line
+from shoal.surfaces.tui.paste_fields import CleanInput
 
 
 class AnswerOption(NamedTuple):
@@ -76,7 +77,7 @@ class QuestionForm(Vertical):
             yield from self.compose_body()
         yield AnswerOptionList(markup=False)
         yield Static(classes="form--label", markup=False)
-        yield Input()
+        yield CleanInput()
         yield from self.compose_hidden_widgets()
         yield Static(classes="form--error", markup=False)
 

@@ -15,6 +15,7 @@ from textual.widgets.option_list import Option
 
 from shoal.core.text.text_format import strip_terminal_codes, to_one_line
 from shoal.surfaces.tui.panels.cells import BAD, build_clean_line
+from shoal.surfaces.tui.paste_fields import CleanInput, CleanTextArea
 
 _CSS = """
     & { align: center middle; background: $background 60%; }
@@ -96,7 +97,7 @@ class NamePickerScreen(ModalScreen[str | None]):
         with set_border_titles(
             Vertical(classes="dialog"), self._heading, "type to search · ⏎ choose · esc cancel"
         ):
-            yield Input(placeholder="find")
+            yield CleanInput(placeholder="find")
             yield OptionList(markup=False)
 
     def on_mount(self) -> None:
@@ -143,11 +144,11 @@ class TaskDraftScreen(ModalScreen[tuple[str, str, str] | None]):
         keys = "tab next · ⏎ or ctrl+s add to the board · esc cancel"
         with set_border_titles(Vertical(classes="dialog"), f"New task on {self._board}", keys):
             yield Static("What to do", classes="dialog--label")
-            yield Input(id="subject")
+            yield CleanInput(id="subject")
             yield Static("Details", classes="dialog--label")
-            yield TextArea(id="description", tab_behavior="focus")
+            yield CleanTextArea(id="description", tab_behavior="focus")
             yield Static("Waits for (numbers)", classes="dialog--label")
-            yield Input(id="waits", placeholder="3, 4")
+            yield CleanInput(id="waits", placeholder="3, 4")
             yield Static(classes="dialog--error", markup=False)
 
     def on_mount(self) -> None:
