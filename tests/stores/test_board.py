@@ -15,7 +15,7 @@ from board_helpers import fill_board, open_board, read_task_file
 
 from shoal.core.errors import InvalidName, LockUnavailable, StateFileError, TaskUpdateRefused
 from shoal.core.teams.tasks import ATTEMPT_KEY, TaskDraft, TaskUpdate
-from shoal.stores.files.board import task_files
+from shoal.stores.files.board import file_task_board, task_files
 from shoal.stores.files.board.file_task_board import FOREIGN_TASK_TIMEOUT
 from shoal.stores.files.locks.board_locks import LOCK_SLOTS
 from shoal.testing.fake_clock import FakeClock
@@ -118,6 +118,39 @@ async def test_a_half_written_task_file_keeps_its_last_known_state(home: Path):
         assert len(set(reports)) == 1
         path.write_bytes(content)
         assert (await board.get("1")).subject == "task 1"
+
+
+CALLS = {
+    "get": lambda board: board.get("1"),
+    "claim": lambda board: board.claim("1", by="ann"),
+    "update": lambda board: board.update("1", TaskUpdate(subject="new"), by="ann"),
+    "add a dependency": lambda board: board.update("1", TaskUpdate(add_blocks=("2",)), by="ann"),
+    "delete": lambda board: board.update("1", TaskUpdate(status="deleted"), by="ann"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_a_call_waits_for_a_task_that_is_being_written_and_then_says_so(
+    home: Path, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    async with open_board(home) as board:
+        await fill_board(board, 2)
+    path = home / "tasks" / "roof" / "1.json"
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    async with open_board(home) as board:
+        monkeypatch.setattr(file_task_board, "_MAX_WRITE_SECONDS", 0.0)
+        with pytest.raises(TaskUpdateRefused, match="Another program is writing task 1"):
+            await CALLS[name](board)
+        with pytest.raises(TaskUpdateRefused, match="Another program is writing task 1"):
+            await CALLS[name](board)
+        assert await board.get("2") is not None
+        monkeypatch.setattr(file_task_board, "_MAX_WRITE_SECONDS", 30.0)
+        call = asyncio.ensure_future(CALLS[name](board))
+        await asyncio.sleep(0)
+        path.write_bytes(content)
+        async with asyncio.timeout(30):
+            assert await call is not None
 
 
 @pytest.mark.spec("TSK-02")
