@@ -34,6 +34,7 @@ from shoal.core.events import (
     Event,
     JournaledEvent,
     QuestionAsked,
+    QueueItemAdded,
     RunFinished,
     ToolOutputReturned,
     ToolStarted,
@@ -612,3 +613,22 @@ async def test_a_failed_start_keeps_neither_its_name_nor_its_place(
     assert reason in first
     assert second.startswith("here"), second
     assert [event.name for event in started] == ["scout"]
+
+
+@pytest.mark.spec("USR-01")
+async def test_an_agent_that_cannot_be_resumed_keeps_no_place(tmp_path: Path) -> None:
+    model = script_agents(
+        lead=[spawn_agent("first", "c1", name="scout"), "noted", spawn_agent("second", "c2"), "done"],
+        first=["ok"],
+        second=["here"],
+    )
+    async with open_session(tmp_path, model, shoal_settings={"max_concurrent": 1}) as session:
+        await run_all_turns(session)
+        journal = session.runtime.events._journal
+        for event in (QueueItemAdded, AgentStarted):
+            session.runtime.events._journal = FullJournal(journal, event)
+            with pytest.raises(StateFileError):
+                await session.send("scout", "again")
+        session.runtime.events._journal = journal
+        await run_all_turns(session, "Start another one.")
+        assert list_lead_results(session)[-1].startswith("here")
