@@ -632,3 +632,25 @@ async def test_an_agent_that_cannot_be_resumed_keeps_no_place(tmp_path: Path) ->
         session.runtime.events._journal = journal
         await run_all_turns(session, "Start another one.")
         assert list_lead_results(session)[-1].startswith("here")
+
+
+@pytest.mark.spec("USR-02")
+async def test_an_agent_does_not_end_before_it_has_read_the_results_of_its_children(tmp_path: Path) -> None:
+    gate = ToolGate()
+
+    def open_gate(request: ModelRequest) -> str:
+        gate.is_open.set()
+        return "waiting"
+
+    model = script_agents(
+        lead=[spawn_agent("middle", "c1"), "end"],
+        middle=[
+            spawn_agent("below", "c2", run_in_background=True),
+            open_gate,
+            lambda request: request.messages[-1].text,
+        ],
+        below=[call_tool("Gate"), "the part"],
+    )
+    async with open_session(tmp_path, model, tools=[gate.tool]) as session:
+        await run_all_turns(session)
+    assert "the part" in map_agent_results(session)["middle"].text

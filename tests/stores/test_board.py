@@ -153,6 +153,38 @@ async def test_a_call_waits_for_a_task_that_is_being_written_and_then_says_so(
             assert await call is not None
 
 
+async def test_a_task_is_blocked_while_the_state_of_its_blocker_is_unknown(home: Path):
+    async with open_board(home) as board:
+        await fill_board(board, 2)
+        await board.update("2", TaskUpdate(add_blocked_by=("1",)), by="a")
+    path = home / "tasks" / "roof" / "1.json"
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    async with open_board(home) as board:
+        assert (await board.claim("2", by="ann")).reason == "blocked"
+        assert await board.claim_next(by="ann") is None
+        path.write_bytes(content.replace(b'"pending"', b'"completed"'))
+        assert (await board.claim("2", by="ann")).success
+
+
+async def test_partial_files_of_dead_writers_are_removed_and_no_others(home: Path):
+    directory = home / "tasks" / "roof"
+    directory.mkdir(parents=True)
+    names = {
+        name: directory / name for name in (".1.json.tmp.0123abcd", ".2.json.tmp.0123abcd", ".1.json.tmp.x")
+    }
+    for path in names.values():
+        path.write_text("{ half")
+        os.utime(path, (1, 1))
+    os.utime(directory / ".2.json.tmp.0123abcd")
+    async with open_board(home) as board:
+        await fill_board(board, 1)
+    assert [name for name, path in names.items() if path.exists()] == [
+        ".2.json.tmp.0123abcd",
+        ".1.json.tmp.x",
+    ]
+
+
 @pytest.mark.spec("TSK-02")
 async def test_a_task_stored_as_deleted_reads_as_absent(home: Path):
     async with open_board(home) as board:

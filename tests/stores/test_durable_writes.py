@@ -168,25 +168,27 @@ async def test_mail_and_its_directory_are_flushed_only_where_they_must_be_durabl
             assert (inbox.parent.stat().st_ino in sync_recorder.directories) is durable
 
 
-async def test_durable_mail_that_overflows_or_is_archived_is_flushed(
-    home: Path, sync_recorder: SyncRecorder
+@pytest.mark.parametrize("durable", [True, False])
+async def test_mail_that_overflows_or_is_archived_is_flushed_only_where_it_must_be_durable(
+    home: Path, sync_recorder: SyncRecorder, durable: bool
 ) -> None:
-    async with aclosing(create_mailboxes(home, durable=True)) as mail:
+    async with aclosing(create_mailboxes(home, durable=durable)) as mail:
         await mail.open_inbox("ann")
         posted = [make_mail(f"{number} " + "x" * 200) for number in range(400)]
         for each in posted:
             await mail.post("ann", each)
         overflow = [path for path in home.rglob("*overflow*/*") if path.is_file() and path.stat().st_size]
         assert overflow
-        assert all(map(sync_recorder.has_flushed, overflow))
+        assert {*map(sync_recorder.has_flushed, overflow)} == {durable}
         sync_recorder.sizes.clear()
         assert len(await take_all_mail(mail)) == len(posted)
         (emptied,) = [path for path in overflow if path.suffix == ".jsonl"]
         assert emptied.stat().st_size == 0
-        assert sync_recorder.has_flushed(emptied)
+        assert sync_recorder.has_flushed(emptied) is durable
         archive = [path for path in home.rglob("*archive*/*") if path.is_file() and path.stat().st_size]
         assert archive
-        assert all(map(sync_recorder.has_flushed, archive))
+        assert {*map(sync_recorder.has_flushed, archive)} == {durable}
+        assert bool(sync_recorder.sizes or sync_recorder.directories) is durable
 
 
 @pytest.mark.parametrize("durable", [True, False])
