@@ -18,6 +18,7 @@ from app_session_helpers import (
 
 import shoal
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns, script_agents, spawn_agent
+from foreign_mail import join_notes
 from session_helpers import (
     collect_events,
     get_last_result,
@@ -43,6 +44,7 @@ from shoal.core.events import (
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.permissions.questions import AllowAnswer, DenyAnswer
 from shoal.core.ports import Journal
+from team_scripts import get_home
 
 
 @pytest.mark.spec("USR-01")
@@ -654,3 +656,27 @@ async def test_an_agent_does_not_end_before_it_has_read_the_results_of_its_child
     async with open_session(tmp_path, model, tools=[gate.tool]) as session:
         await run_all_turns(session)
     assert "the part" in map_agent_results(session)["middle"].text
+
+
+@pytest.mark.spec("TRN-02")
+@pytest.mark.parametrize("is_damaged", [True, False])
+async def test_a_resumed_agent_with_a_damaged_conversation_is_reported(
+    tmp_path: Path, is_damaged: bool
+) -> None:
+    script: dict[str, Any] = {
+        "lead": [spawn_agent("child", "c1", name="smith"), "noted", "end"],
+        "child": [call_tool("Read", "r1", file_path="a.txt"), "ok", "again"],
+    }
+    (tmp_path / "a.txt").write_text("x")
+    async with open_session(tmp_path, script_agents(**script)) as session:
+        await run_all_turns(session)
+    (transcript,) = get_home().glob("projects/*/*/subagents/agent-*.jsonl")
+    lines = transcript.read_bytes().splitlines(keepends=True)
+    if is_damaged:
+        transcript.write_bytes(b"".join([lines[0], b"{ half\n", *lines[1:]]))
+    async with open_session(tmp_path, script_agents(**script), resume=session.id) as session:
+        await session.send("smith", "go on")
+        await run_all_turns(session, None)
+        notes = join_notes(read_events(session))
+    damage = f"The conversation {transcript} is damaged: 1 of its lines cannot be read."
+    assert (damage in notes) is is_damaged
