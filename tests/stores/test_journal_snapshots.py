@@ -203,6 +203,8 @@ def test_a_writer_that_is_killed_leaves_the_old_snapshot(journal: Path) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
     assert path.read_bytes() == before
     (abandoned,) = path.parent.glob(".snapshot-usage.tmp.*")
+    write_snapshot(path, journal, RunUsageState(), journal.stat().st_size)
+    assert abandoned.exists(), "its writer may still be at work"
     os.utime(abandoned, (0, 0))
     write_snapshot(path, journal, RunUsageState(), journal.stat().st_size)
     assert not abandoned.exists()
