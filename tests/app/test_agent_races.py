@@ -18,6 +18,7 @@ from app_session_helpers import (
 
 import shoal
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns, script_agents, spawn_agent
+from foreign_mail import join_notes
 from session_helpers import (
     collect_events,
     get_last_result,
@@ -34,6 +35,7 @@ from shoal.core.events import (
     Event,
     JournaledEvent,
     QuestionAsked,
+    QueueItemAdded,
     RunFinished,
     ToolOutputReturned,
     ToolStarted,
@@ -42,6 +44,7 @@ from shoal.core.events import (
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.permissions.questions import AllowAnswer, DenyAnswer
 from shoal.core.ports import Journal
+from team_scripts import get_home
 
 
 @pytest.mark.spec("USR-01")
@@ -612,3 +615,68 @@ async def test_a_failed_start_keeps_neither_its_name_nor_its_place(
     assert reason in first
     assert second.startswith("here"), second
     assert [event.name for event in started] == ["scout"]
+
+
+@pytest.mark.spec("USR-01")
+async def test_an_agent_that_cannot_be_resumed_keeps_no_place(tmp_path: Path) -> None:
+    model = script_agents(
+        lead=[spawn_agent("first", "c1", name="scout"), "noted", spawn_agent("second", "c2"), "done"],
+        first=["ok"],
+        second=["here"],
+    )
+    async with open_session(tmp_path, model, shoal_settings={"max_concurrent": 1}) as session:
+        await run_all_turns(session)
+        journal = session.runtime.events._journal
+        for event in (QueueItemAdded, AgentStarted):
+            session.runtime.events._journal = FullJournal(journal, event)
+            with pytest.raises(StateFileError):
+                await session.send("scout", "again")
+        session.runtime.events._journal = journal
+        await run_all_turns(session, "Start another one.")
+        assert list_lead_results(session)[-1].startswith("here")
+
+
+@pytest.mark.spec("USR-02")
+async def test_an_agent_does_not_end_before_it_has_read_the_results_of_its_children(tmp_path: Path) -> None:
+    gate = ToolGate()
+
+    def open_gate(request: ModelRequest) -> str:
+        gate.is_open.set()
+        return "waiting"
+
+    model = script_agents(
+        lead=[spawn_agent("middle", "c1"), "end"],
+        middle=[
+            spawn_agent("below", "c2", run_in_background=True),
+            open_gate,
+            lambda request: request.messages[-1].text,
+        ],
+        below=[call_tool("Gate"), "the part"],
+    )
+    async with open_session(tmp_path, model, tools=[gate.tool]) as session:
+        await run_all_turns(session)
+    assert "the part" in map_agent_results(session)["middle"].text
+
+
+@pytest.mark.spec("TRN-02")
+@pytest.mark.parametrize("is_damaged", [True, False])
+async def test_a_resumed_agent_with_a_damaged_conversation_is_reported(
+    tmp_path: Path, is_damaged: bool
+) -> None:
+    script: dict[str, Any] = {
+        "lead": [spawn_agent("child", "c1", name="smith"), "noted", "end"],
+        "child": [call_tool("Read", "r1", file_path="a.txt"), "ok", "again"],
+    }
+    (tmp_path / "a.txt").write_text("x")
+    async with open_session(tmp_path, script_agents(**script)) as session:
+        await run_all_turns(session)
+    (transcript,) = get_home().glob("projects/*/*/subagents/agent-*.jsonl")
+    lines = transcript.read_bytes().splitlines(keepends=True)
+    if is_damaged:
+        transcript.write_bytes(b"".join([lines[0], b"{ half\n", *lines[1:]]))
+    async with open_session(tmp_path, script_agents(**script), resume=session.id) as session:
+        await session.send("smith", "go on")
+        await run_all_turns(session, None)
+        notes = join_notes(read_events(session))
+    damage = f"The conversation {transcript} is damaged: 1 of its lines cannot be read."
+    assert (damage in notes) is is_damaged

@@ -11,6 +11,7 @@ import pytest
 import shoal
 from agent_scripts import ToolGate, call_tool, read_events, script_agents, spawn_agent
 from session_helpers import collect_events, open_session
+from shoal.app.config.undo_history import NothingToUndoError
 from shoal.app.session.session_changes import (
     interrupt_agent,
     list_down_members,
@@ -22,6 +23,7 @@ from shoal.app.session.turn import LastWorkingPermissionModeTracker
 from shoal.core.conversation.messages import Base64ImageSource, ImageBlock, TextBlock, user_message
 from shoal.core.errors import AgentRequestRefused, NoModelConfigured, ShoalError
 from shoal.core.events import (
+    MessageAdded,
     PermissionModeChanged,
     QueueItemAdded,
     QueueItemWithdrawn,
@@ -214,6 +216,28 @@ async def test_thinking_tokens_return_to_those_of_the_start(tmp_path: Path) -> N
             set_thinking_tokens(session, tokens)
             found.append(session.agent.limits.thinking_tokens)
         assert found == [2_000, 3_000, 5_000]
+
+
+@pytest.mark.parametrize("turn", [0, 1, 2])
+async def test_files_are_restored_to_before_the_turn_of_any_message(tmp_path: Path, turn: int) -> None:
+    write = [call_tool("Write", f"w{n}", file_path="a.txt", content=f"turn {n}") for n in range(3)]
+    model = ScriptedModel([reply for call in write for reply in (call, "ok")])
+    prompts: list[str] = []
+    async with open_session(tmp_path, model) as session:
+        for n in range(3):
+            events = await collect_events(session.run(f"Write {n}."))
+            prompts += [
+                str(event.entry)
+                for event in events
+                if isinstance(event, MessageAdded) and event.by == "person"
+            ]
+        await rewind_files_to_before_message(session, prompts[turn])
+        if turn == 0:
+            assert not (tmp_path / "a.txt").exists()
+        else:
+            assert (tmp_path / "a.txt").read_text() == f"turn {turn - 1}"
+        with pytest.raises(NothingToUndoError, match="no-such-message"):
+            await rewind_files_to_before_message(session, "no-such-message")
 
 
 async def test_a_session_without_stored_files_cannot_restore_them(tmp_path: Path) -> None:

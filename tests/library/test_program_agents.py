@@ -396,6 +396,20 @@ async def test_map_starts_no_agent_after_the_provider_refused_for_quota(tmp_path
         assert started == 301 - len(refused)
 
 
+async def test_an_agent_that_is_refused_after_it_waited_keeps_no_place(tmp_path: Path) -> None:
+    reader = shoal.Agent("reader", prompt="You read.", tools=[])
+    model = QuotaModel(lambda request: "read")
+    model.replies = 0
+    async with (
+        shoal.open(cwd=tmp_path, model=model, settings={"shoal": {"max_concurrent": 1}}) as session,
+        asyncio.timeout(30),
+    ):
+        results = await session.map(reader, ["one", "two", "three"], at_once=3)
+        assert [result.reason for result in results].count("refused") == 2
+        model.replies = 1
+        assert [result.text for result in await session.map(reader, ["again"])] == ["read"]
+
+
 @pytest.mark.parametrize("available", [["Read"], ["Read", "Agent"], []])
 async def test_a_started_agent_has_no_tool_that_the_session_lacks(
     tmp_path: Path, available: list[shoal.ToolName]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from shoal.core.agents.subagents import AgentResult
+from shoal.core.agents.subagents import AgentResult, AgentWorkEvidence
+from shoal.core.budgets.usage import Usage
 from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import TextBlock
 from shoal.core.errors import AgentRequestRefused
@@ -53,6 +54,28 @@ def make_result(agent: str, name: str = "", report_to: str = LEAD_ID, **more: An
 def end_run(registry: AgentRegistry, run: AgentRun) -> None:
     run.completion, run.is_live = make_result(run.id, run.facts.name, run.report_to), False
     registry.remove_running_agent(run)
+
+
+def test_the_status_of_an_ended_agent_has_the_figures_of_its_result() -> None:
+    """Its progress monitor is gone, or counts another process."""
+    figures: dict[str, Any] = {
+        "usage": Usage(input_tokens=20, output_tokens=5),
+        "evidence": AgentWorkEvidence(tool_calls=3),
+        "duration_ms": 1500,
+        "output": "/runs/s/a1.output",
+    }
+    result = make_result("a1", "scout", **figures)
+    status = AgentRun.from_result(result).take_snapshot(now=100.0)
+    assert (status.status, status.completion, status.name) == ("completed", result, "scout")
+    assert (status.tool_calls, status.tokens, status.seconds) == (3, 25, 1.5)
+    assert (status.output, status.doing) == ("/runs/s/a1.output", "")
+
+
+def test_the_status_of_an_agent_without_a_monitor_has_only_its_time() -> None:
+    status = make_run("a1").take_snapshot(now=12.5)
+    assert (status.status, status.completion) == ("running", None)
+    assert (status.tool_calls, status.tokens, status.seconds) == (0, 0, 2.5)
+    assert (status.output, status.doing) == ("", "")
 
 
 def test_names_that_differ_only_in_case_get_a_number() -> None:

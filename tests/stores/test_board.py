@@ -15,7 +15,7 @@ from board_helpers import fill_board, open_board, read_task_file
 
 from shoal.core.errors import InvalidName, LockUnavailable, StateFileError, TaskUpdateRefused
 from shoal.core.teams.tasks import ATTEMPT_KEY, TaskDraft, TaskUpdate
-from shoal.stores.files.board import task_files
+from shoal.stores.files.board import file_task_board, task_files
 from shoal.stores.files.board.file_task_board import FOREIGN_TASK_TIMEOUT
 from shoal.stores.files.locks.board_locks import LOCK_SLOTS
 from shoal.testing.fake_clock import FakeClock
@@ -118,6 +118,71 @@ async def test_a_half_written_task_file_keeps_its_last_known_state(home: Path):
         assert len(set(reports)) == 1
         path.write_bytes(content)
         assert (await board.get("1")).subject == "task 1"
+
+
+CALLS = {
+    "get": lambda board: board.get("1"),
+    "claim": lambda board: board.claim("1", by="ann"),
+    "update": lambda board: board.update("1", TaskUpdate(subject="new"), by="ann"),
+    "add a dependency": lambda board: board.update("1", TaskUpdate(add_blocks=("2",)), by="ann"),
+    "delete": lambda board: board.update("1", TaskUpdate(status="deleted"), by="ann"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_a_call_waits_for_a_task_that_is_being_written_and_then_says_so(
+    home: Path, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    async with open_board(home) as board:
+        await fill_board(board, 2)
+    path = home / "tasks" / "roof" / "1.json"
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    async with open_board(home) as board:
+        monkeypatch.setattr(file_task_board, "_MAX_WRITE_SECONDS", 0.0)
+        with pytest.raises(TaskUpdateRefused, match="Another program is writing task 1"):
+            await CALLS[name](board)
+        with pytest.raises(TaskUpdateRefused, match="Another program is writing task 1"):
+            await CALLS[name](board)
+        assert await board.get("2") is not None
+        monkeypatch.setattr(file_task_board, "_MAX_WRITE_SECONDS", 30.0)
+        call = asyncio.ensure_future(CALLS[name](board))
+        await asyncio.sleep(0)
+        path.write_bytes(content)
+        async with asyncio.timeout(30):
+            assert await call is not None
+
+
+async def test_a_task_is_blocked_while_the_state_of_its_blocker_is_unknown(home: Path):
+    async with open_board(home) as board:
+        await fill_board(board, 2)
+        await board.update("2", TaskUpdate(add_blocked_by=("1",)), by="a")
+    path = home / "tasks" / "roof" / "1.json"
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    async with open_board(home) as board:
+        assert (await board.claim("2", by="ann")).reason == "blocked"
+        assert await board.claim_next(by="ann") is None
+        path.write_bytes(content.replace(b'"pending"', b'"completed"'))
+        assert (await board.claim("2", by="ann")).success
+
+
+async def test_partial_files_of_dead_writers_are_removed_and_no_others(home: Path):
+    directory = home / "tasks" / "roof"
+    directory.mkdir(parents=True)
+    names = {
+        name: directory / name for name in (".1.json.tmp.0123abcd", ".2.json.tmp.0123abcd", ".1.json.tmp.x")
+    }
+    for path in names.values():
+        path.write_text("{ half")
+        os.utime(path, (1, 1))
+    os.utime(directory / ".2.json.tmp.0123abcd")
+    async with open_board(home) as board:
+        await fill_board(board, 1)
+    assert [name for name, path in names.items() if path.exists()] == [
+        ".2.json.tmp.0123abcd",
+        ".1.json.tmp.x",
+    ]
 
 
 @pytest.mark.spec("TSK-02")

@@ -18,7 +18,12 @@ from shoal.core.errors import StateFileError
 from shoal.core.events import NoteAdded
 from shoal.stores.files.access.directory_handle import DirectoryHandle
 from shoal.stores.files.home.credential_file import get_credentials_path, store_provider_credentials
-from shoal.stores.files.home.home_paths import write_file_atomically
+from shoal.stores.files.home.home_paths import (
+    create_file_atomically,
+    make_private_directory,
+    open_private_file,
+    write_file_atomically,
+)
 from shoal.stores.files.sessions.file_journal import FileJournal
 from shoal.stores.files.sessions.file_transcript import FileTranscript
 from shoal.stores.files.teams.team_keys import KEY_SIZE, load_or_create_team_mail_key
@@ -163,21 +168,50 @@ async def test_mail_and_its_directory_are_flushed_only_where_they_must_be_durabl
             assert (inbox.parent.stat().st_ino in sync_recorder.directories) is durable
 
 
-async def test_durable_mail_that_overflows_or_is_archived_is_flushed(
-    home: Path, sync_recorder: SyncRecorder
+@pytest.mark.parametrize("durable", [True, False])
+async def test_mail_that_overflows_or_is_archived_is_flushed_only_where_it_must_be_durable(
+    home: Path, sync_recorder: SyncRecorder, durable: bool
 ) -> None:
-    async with aclosing(create_mailboxes(home, durable=True)) as mail:
+    async with aclosing(create_mailboxes(home, durable=durable)) as mail:
         await mail.open_inbox("ann")
         posted = [make_mail(f"{number} " + "x" * 200) for number in range(400)]
         for each in posted:
             await mail.post("ann", each)
         overflow = [path for path in home.rglob("*overflow*/*") if path.is_file() and path.stat().st_size]
         assert overflow
-        assert all(map(sync_recorder.has_flushed, overflow))
+        assert {*map(sync_recorder.has_flushed, overflow)} == {durable}
+        sync_recorder.sizes.clear()
         assert len(await take_all_mail(mail)) == len(posted)
+        (emptied,) = [path for path in overflow if path.suffix == ".jsonl"]
+        assert emptied.stat().st_size == 0
+        assert sync_recorder.has_flushed(emptied) is durable
         archive = [path for path in home.rglob("*archive*/*") if path.is_file() and path.stat().st_size]
         assert archive
-        assert all(map(sync_recorder.has_flushed, archive))
+        assert {*map(sync_recorder.has_flushed, archive)} == {durable}
+        assert bool(sync_recorder.sizes or sync_recorder.directories) is durable
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_new_file_and_its_name_are_flushed_only_where_they_must_be_durable(
+    tmp_path: Path, sync_recorder: SyncRecorder, durable: bool
+) -> None:
+    writes: dict[str, Callable[[Path], object]] = {
+        "replaced": lambda path: write_file_atomically(path, b"1", durable=durable),
+        "created": lambda path: create_file_atomically(path, b"1", durable=durable),
+        "opened": lambda path: os.close(open_private_file(path, os.O_WRONLY | os.O_CREAT, durable=durable)),
+        "directory": lambda path: make_private_directory(path, durable=durable),
+    }
+    for name, write in writes.items():
+        for parent in (tmp_path, tmp_path / f"new {name}"):
+            sync_recorder.directories.clear()
+            write(parent / name)
+            flushed = {tmp_path.stat().st_ino, parent.stat().st_ino} if durable else set()
+            assert set(sync_recorder.directories) == flushed, (name, parent)
+            if name in ("replaced", "created"):
+                assert sync_recorder.has_flushed(parent / name) is durable, (name, parent)
+    sync_recorder.directories.clear()
+    os.close(open_private_file(tmp_path / "opened", os.O_RDONLY, durable=durable))
+    assert not sync_recorder.directories
 
 
 @pytest.mark.parametrize("durable", [True, False])

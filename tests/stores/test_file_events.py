@@ -118,6 +118,24 @@ async def test_events_in_a_pause_are_dropped_and_later_ones_are_delivered(tmp_pa
     assert not watch.deliver_pending_events()
 
 
+async def test_a_callback_does_not_run_for_events_that_were_taken_before(tmp_path: Path):
+    calls: list[str] = []
+    taken, other = (
+        inotify.watch_directory_with_inotify(tmp_path, lambda flags: flags.CREATE) for _ in range(2)
+    )
+    (tmp_path / "early").write_text("x")
+    assert other.take_changed_names() == {"early"}
+    taken.set_callback(lambda: calls.append("taken"))
+    other.set_callback(lambda: calls.append("other"))
+    # The callback for the early file is scheduled, and its names are taken first.
+    assert taken.take_changed_names() == {"early"}
+    (tmp_path / "late").write_text("x")
+    await wait_until(lambda: len(calls) >= 2)
+    for watch in (taken, other):
+        watch.close()
+    assert sorted(calls) == ["other", "taken"]
+
+
 async def test_a_failing_callback_does_not_stop_the_other_watches(tmp_path: Path):
     failures: list[str] = []
     asyncio.get_running_loop().set_exception_handler(

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.plugins.large_home import LargeHome, write_large_home
@@ -24,6 +25,7 @@ from shoal.core.events import ModelRequestSettled, NoteAdded
 from shoal.core.ids import LEAD_ID, EntryId, RequestId
 from shoal.core.ports import JournalState
 from shoal.stores.files.home.home_paths import get_journal_path
+from shoal.stores.files.sessions import journal_snapshots
 from shoal.stores.files.sessions.conversation_snapshots import restore_stored_conversation
 from shoal.stores.files.sessions.file_journal import read_journal
 from shoal.stores.files.sessions.journal_snapshots import (
@@ -201,6 +203,8 @@ def test_a_writer_that_is_killed_leaves_the_old_snapshot(journal: Path) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
     assert path.read_bytes() == before
     (abandoned,) = path.parent.glob(".snapshot-usage.tmp.*")
+    write_snapshot(path, journal, RunUsageState(), journal.stat().st_size)
+    assert abandoned.exists(), "its writer may still be at work"
     os.utime(abandoned, (0, 0))
     write_snapshot(path, journal, RunUsageState(), journal.stat().st_size)
     assert not abandoned.exists()
@@ -217,6 +221,49 @@ def test_one_pass_renews_all_snapshots(journal: Path) -> None:
     view = read_snapshot(get_snapshot_path(journal, "view"), journal, RunView)
     assert view is not None
     assert view[0].get_delta_since(0) == replay_records(RunView, read_journal(journal)).get_delta_since(0)
+
+
+class OffsetsState:
+    """The offsets of the records that it got."""
+
+    snapshot_name = "offsets"
+    snapshot_modules = (__name__,)
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+
+    def apply_record(self, record: Any) -> None:
+        self.offsets.append(record.offset)
+
+
+class LaterOffsetsState(OffsetsState):
+    snapshot_name = "later"
+
+
+class LastOffsetsState(OffsetsState):
+    snapshot_name = "last"
+
+
+@pytest.mark.parametrize("missing", range(3))
+def test_snapshots_of_different_ages_are_renewed_from_the_records_that_each_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: int
+) -> None:
+    monkeypatch.setattr(journal_snapshots, "SAVE_AFTER", 1)
+    kinds = (OffsetsState, LaterOffsetsState, LastOffsetsState)
+    journal = tmp_path / "journal.jsonl"
+    lines = [encode_journal_line(NoteAdded(agent=LEAD_ID, text=str(number)), 1) for number in range(8)]
+    for number, kind in enumerate(kinds):
+        if number != missing:
+            journal.write_bytes(b"".join(lines[: 2 * (number + 1)]))
+            load_journal_state(journal, kind)
+    journal.write_bytes(b"".join(lines))
+    update_journal_snapshots(journal, kinds)
+    offsets = [record.offset for record in read_journal(journal)]
+    assert len(offsets) == len(lines)
+    for kind in kinds:
+        found = read_snapshot(get_snapshot_path(journal, kind.snapshot_name), journal, kind)
+        assert found is not None
+        assert (found[0].offsets, found[1]) == (offsets, journal.stat().st_size)
 
 
 def assert_same_conversation(found: RestoredConversation, expected: RestoredConversation) -> None:

@@ -208,6 +208,17 @@ async def test_without_the_lock_no_mail_is_written_and_every_post_fails(
     assert await take_texts(mail) == ["after"]
 
 
+async def test_marking_nothing_needs_no_lock(open_store: Callable[..., FileMailboxStore], home: Path):
+    mail = open_store(lock_timeout=0.1)
+    await mail.open_inbox("ann")
+    await mail.post("ann", make_mail("kept"))
+    get_inbox_path(home).with_name("ann.json.lock").mkdir()
+    await mail.mark_read("ann", [])
+    with pytest.raises(LockUnavailable):
+        await mail.mark_read("ann", ["another"])
+    assert [each.text for each in await mail.take_unread("ann")] == ["kept"]
+
+
 async def test_mail_is_read_while_another_program_holds_the_lock(
     open_store: Callable[..., FileMailboxStore], home: Path
 ):

@@ -69,6 +69,15 @@ def test_the_lead_of_the_only_session_stays_as_it_is(others: int) -> None:
     assert session.read_transcript(LEAD_ID) == before
 
 
+def test_entries_of_two_writers_of_one_conversation_stay_in_their_order() -> None:
+    session = MemoryStore().create_session(SessionId("s-1"), cwd="/project")
+    first, second = (session.open_transcript(LEAD_ID, cwd="/project", version="0") for _ in range(2))
+    for number, writer in enumerate((first, first, second, first, second, second)):
+        writer.append(make_entry(str(number)))
+    assert read_entry_ids(session) == [f"entry-{number}" for number in range(6)]
+    assert len(session.transcripts[LEAD_ID]) == 4, "one part per change of the writer"
+
+
 def test_sessions_are_found_by_id_by_its_start_and_by_the_latest_title() -> None:
     store = MemoryStore()
     names = ("boat-1", "boat-12", "crane")

@@ -106,6 +106,7 @@ async def test_a_member_that_cannot_be_restarted_is_down_until_a_message_restart
                 "Good.",
                 send_message("ann", "Are you back?"),
                 "Good.",
+                "I see.",
             ],
             ann=["Ready.", "I am back."],
         ) as server,
@@ -131,8 +132,15 @@ async def test_a_member_that_cannot_be_restarted_is_down_until_a_message_restart
         assert again.is_set()
         assert find_state(session) == "idle"
         assert "shoal" not in find_roster_entry()
+        with block_member_starts(session):
+            down = watch_for_event(session, lambda e: isinstance(e, MemberWentDown))
+            os.kill(find_pid(session), signal.SIGKILL)
+            await down.wait()
+            await session.teams.wait_until_idle()
+        await run_all_turns(session, None)
+    told = join_conversation(list_requests_of(server, "lead")[-1])
+    assert told.count("The teammate ann is down") == 2
     assert "Are you back?" in join_conversation(list_requests_of(server, "ann")[-1])
-    assert "The teammate ann is down" in join_conversation(list_requests_of(server, "lead")[-1])
 
 
 @pytest.mark.spec("LIF-04")

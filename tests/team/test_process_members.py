@@ -117,6 +117,35 @@ async def test_the_lead_process_asks_for_permissions_of_a_process_member(
     assert (tmp_path / "made.txt").read_text() == "by ann"
 
 
+@pytest.mark.spec("PPR-01")
+async def test_a_process_member_works_in_the_mode_of_its_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wish = call_tool("Write", "w1", file_path=str(tmp_path / "made.txt"), content="by ann")
+    asked: list[Question] = []
+
+    async def allow_all(session: shoal.Session) -> None:
+        async for question in session.runtime.question_broker.watch_questions():
+            asked.append(question)
+            session.runtime.question_broker.submit_answer(question.id, AllowAnswer())
+
+    async with (
+        run_provider(
+            monkeypatch,
+            lead=[CREATE, spawn_member("ann", mode="dontAsk"), "Wait.", "Good."],
+            ann=[wish, "Over."],
+        ) as server,
+        open_process_session(tmp_path, skip_permissions=False, attended=True) as session,
+        asyncio.TaskGroup() as aside,
+    ):
+        answering = aside.create_task(allow_all(session))
+        await run_all_turns(session)
+        answering.cancel()
+    assert len(list_requests_of(server, "ann")) == 2
+    assert not asked
+    assert not (tmp_path / "made.txt").exists()
+
+
 @pytest.mark.spec("USR-05", "PPR-01")
 async def test_a_question_names_the_subagent_of_a_process_member_that_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

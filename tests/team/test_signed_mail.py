@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from agent_scripts import call_tool, read_events, run_all_turns
+from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
 from foreign_mail import (
     TIMESTAMP,
     encode_body,
@@ -20,6 +20,7 @@ from foreign_mail import (
     write_to_inbox,
     write_to_inbox_before_it_is_read,
 )
+from session_helpers import collect_events
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import SystemClock
 from shoal.core.conversation.model_requests import ModelRequest
@@ -228,6 +229,28 @@ async def test_the_user_is_asked_about_an_unsigned_body(tmp_path: Path, answer: 
         assert format_unverified_tag("team-lead") in team.get_received_text("ann")
         assert shown not in team.get_received_text("ann")
         assert names == ["ann", "bob"]
+
+
+@pytest.mark.spec("USR-11", "BOX-06")
+@pytest.mark.parametrize("answer", [OBEY, IGNORE])
+async def test_mail_that_was_asked_about_is_unread_until_its_member_has_it(
+    tmp_path: Path, answer: str
+) -> None:
+    gate = ToolGate()
+    team = ListeningTeam(ann=[call_tool("Gate")])
+    options: dict[str, Any] = {"settings": make_trust_settings(), "attended": True, "tools": [gate.tool]}
+    async with open_session(tmp_path, team.model, **options) as session, asyncio.timeout(30):
+        await collect_events(session.run("Go."))
+        await gate.wait_until_reached()
+        request, _ = BY_LEAD["shutdown_request"]
+        await write_to_inbox("ann", make_entry("team-lead", encode_body("shutdown_request", request)))
+        question = await anext(session.runtime.question_broker.watch_questions())
+        assert isinstance(question, ChoiceQuestion)
+        given = ChoiceAnswer(answers={question.choices[0].question: answer})
+        session.runtime.question_broker.submit_answer(question.id, given)
+        while not session.runtime.inbox.queue.count_waking_items(question.agent):
+            await asyncio.sleep(0)
+    assert [mail["read"] for mail in read_inbox("crew", "ann")] == [True, False]
 
 
 async def test_many_unsigned_bodies_do_not_flood_the_user_with_questions(tmp_path: Path) -> None:

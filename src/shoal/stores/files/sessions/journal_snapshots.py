@@ -195,13 +195,12 @@ def _has_valid_digest(file: BinaryIO, end: int) -> bool:
 
 
 def _hash_samples(source: Path, offset: int) -> str:
-    """Return a hash of the bytes at the start of the file and before the offset; empty if it is shorter."""
+    """Return a hash of the bytes at the start of the file and before the offset: fewer if it is shorter."""
     with open_state_file(source) as file:
         start = file.read(min(_SAMPLE, offset))
         file.seek(max(0, offset - _SAMPLE))
         end = file.read(min(_SAMPLE, offset))
-    is_complete = len(end) == min(_SAMPLE, offset) and end.endswith(b"\n")
-    return sha256(start + end).hexdigest() if is_complete else ""
+    return sha256(start + end).hexdigest()
 
 
 @cache
