@@ -377,34 +377,30 @@ async def test_the_lead_is_answered_before_the_agent_has_a_machine(
     tmp_path: Path, machines: RayMachines, cluster_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = {"resources": {"cpus": 2, "labels": {"n": "1"}}}
-    told = asyncio.Event()
-
-    def note_answers(_: RequestBody) -> str:
-        told.set()
-        return "Both run."
-
     first = start_far_agent(**whole)
     second = call_tool("Agent", "go2", description="far job", prompt=JOB, isolation="remote", **whole)
     minds = Minds(
-        [first, second, note_answers, "Heard.", "Heard."],
+        [first, "It runs.", second, "Both run.", "Heard.", "Heard."],
         [wait_for_name(f"{tmp_path}/go", f"{tmp_path}/reached"), "The first is done.", "The second is done."],
     )
     async with run_provider(monkeypatch, lead=[minds.reply]) as server:
         machines.use_provider(server.url)
         async with open_cluster_session(tmp_path, machines, cluster_database) as session:
             seen = Seen(session)
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(run_turns(session))
+            async with asyncio.timeout(PATIENCE):
+                await session.run("Go.")
                 await wait_for_file(tmp_path / "reached")
-                async with asyncio.timeout(PATIENCE):
-                    await told.wait()
+                await session.run("Start another one.")
                 await seen.wait_for_note("is not running yet")
-                answers = [each.data["status"] for each in seen.list_events(ToolOutputReturned)]
-                assert answers == ["remote_launched", "remote_launched"]
-                # The machine is taken: the second agent has no process, and will get one only now.
-                assert not seen.list_events(AgentEnded)
-                assert sum(JOB in str(each.body["messages"][0]) for each in server.requests) == 1
-                (tmp_path / "go").touch()
+            answers = [each.data["status"] for each in seen.list_events(ToolOutputReturned)]
+            assert answers == ["remote_launched", "remote_launched"]
+            # The machine is taken: the second agent has no process, and will get one only now.
+            assert not seen.list_events(AgentEnded)
+            assert sum(JOB in str(each.body["messages"][0]) for each in server.requests) == 1
+            (tmp_path / "go").touch()
+            async with asyncio.timeout(PATIENCE):
+                while (turn := await session.next_turn()) is not None:
+                    await turn
         texts = [each.completion.text for each in seen.list_events(AgentEnded)]
     assert texts == ["The first is done.", "The second is done."]
     await assert_no_member_process_is_left(machines)

@@ -44,6 +44,7 @@ from shoal.core.output_type import OutputType
 from shoal.core.task_groups import exit_task_group_without_wrapping
 from shoal.runs.agent_messenger import AgentMessenger
 from shoal.runs.agent_registry import AgentRegistry
+from shoal.runs.agent_result_builder import AgentResultBuilder
 from shoal.runs.agent_run import AgentRun
 from shoal.runs.agent_worker import AgentWorker
 from shoal.runs.inbox_queue import SharedInboxQueue
@@ -57,7 +58,6 @@ from shoal.runs.prepared_agent import (
 from shoal.runs.run_outcome import (
     AgentRunOutcome,
     build_agent_result_notification,
-    describe_unread_messages,
     join_outcome_details,
 )
 from shoal.runs.run_texts import format_run_notice
@@ -65,7 +65,6 @@ from shoal.runs.running_agents import RunningAgents
 from shoal.runs.spawn_approval import BulkSpawnApproval
 from shoal.runs.spawn_policy import SpawnPolicy
 from shoal.runs.start_hooks import add_subagent_start_hook_context
-from shoal.runs.stored_report import excerpt_and_store_long_report
 
 Emit: TypeAlias = Callable[[JournaledEvent], None]
 
@@ -100,6 +99,13 @@ class AgentSupervisor:
         self._registry = AgentRegistry()
         self._program_agents: dict[AgentId, OutputType[Any] | None] = {}
         """Agents that a program started, with the type of the answer that each must give."""
+        self._result_builder = AgentResultBuilder(
+            queue=queue,
+            running_agents=running_agents,
+            ids=ids,
+            clock=clock,
+            report_tokens=policy.report_tokens,
+        )
         self._approval = BulkSpawnApproval(policy.approval_threshold, budget)
         self._messenger = AgentMessenger(
             registry=self._registry, queue=queue, ids=ids, emit=emit, resume=self._resume_ended_agent
@@ -499,12 +505,12 @@ class AgentSupervisor:
     ) -> AgentResult:
         """Build and journal the result; an end that cannot be stored is still reported to the waiters."""
         try:
-            completion = self._build_agent_result(run, prepared, outcome, worker)
+            completion = self._result_builder.build_result(run, prepared, outcome, worker)
         except Exception as error:  # noqa: BLE001 - boundary around ends: a failure must not affect other agents
             failed_outcome = AgentRunOutcome(
                 status="failed", text="", detail=join_outcome_details(outcome.detail, str(error))
             )
-            completion = self._build_agent_result(run, prepared, failed_outcome, worker)
+            completion = self._result_builder.build_result(run, prepared, failed_outcome, worker)
         try:
             self._emit(AgentEnded(agent=run.id, completion=completion))
         except Exception as error:  # noqa: BLE001 - as above
@@ -539,53 +545,6 @@ class AgentSupervisor:
         if self._all_idle is not None:
             self._all_idle.set()
             self._all_idle = None
-
-    def _build_agent_result(
-        self,
-        run: AgentRun,
-        prepared: PreparedAgent | None,
-        outcome: AgentRunOutcome,
-        worker: AgentWorker | None,
-    ) -> AgentResult:
-        """Build the result; nothing was prepared here for an agent on another machine."""
-        monitor = run.monitor
-        assert monitor is not None
-        result_id = self._ids.new_short_id()
-        results = (self._running_agents.lead if prepared is None else prepared.agent).environment.results
-        report = excerpt_and_store_long_report(
-            outcome.text, run.id, result_id, results, tokens=self.policy.report_tokens
-        )
-        detail = join_outcome_details(
-            outcome.detail,
-            describe_unread_messages(self._queue.count_waking_items(run.id), is_remote=run.is_remote),
-        )
-        is_completed = outcome.status == "completed"
-        closing_text = f"\n{outcome.text}\n" if is_completed else f"\n[{outcome.status}: {outcome.detail}]\n"
-        return AgentResult(
-            id=result_id,
-            agent=run.id,
-            status=outcome.status,
-            kind=run.facts.kind,
-            name=run.facts.name,
-            description=run.facts.description,
-            report_to=run.report_to,
-            call=run.facts.call,
-            background=run.background,
-            text=report.excerpt,
-            detail=detail,
-            size=report.size,
-            digest=report.digest,
-            result="" if report.path is None else str(report.path),
-            output=monitor.finish_output(closing_text, is_needed=run.background or not is_completed),
-            usage=monitor.usage,
-            requests=monitor.requests,
-            duration_ms=round((self._clock.monotonic() - run.started_at) * 1000),
-            evidence=monitor.collect_evidence(None if worker is None else worker.acceptance),
-            one_shot=prepared is not None and prepared.one_shot,
-            answer=outcome.answer
-            if prepared is None or prepared.output_tool is None
-            else prepared.output_tool.answer,
-        )
 
     async def _wait_for_run(
         self, run: AgentRun, request: SpawnRequest, prepared: PreparedAgent

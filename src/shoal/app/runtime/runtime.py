@@ -30,7 +30,7 @@ from shoal.app.hooks.agent_hooks import (
     read_trusted_agent_hooks,
 )
 from shoal.app.hooks.hook_sources import load_configured_hooks
-from shoal.app.isolation.agent_workspace import AgentFileWriteLeases, WorkspaceAllocator
+from shoal.app.isolation.agent_workspace import WorkspaceAllocator
 from shoal.app.isolation.lead_worktree import build_lead_worktree_tools
 from shoal.app.isolation.sandbox_policies import (
     create_sandbox_selection,
@@ -48,6 +48,11 @@ from shoal.app.runtime.session_budget import open_session_budget
 from shoal.app.runtime.session_knowledge import load_skills_and_instructions
 from shoal.app.runtime.session_servers import create_mcp_servers
 from shoal.app.runtime.session_telemetry import open_telemetry
+from shoal.app.runtime.session_workspace import (
+    create_lead_workspace,
+    create_workspace_allocator,
+    open_member_checkout,
+)
 from shoal.app.settings.configured_rules import add_permission_flag_rules
 from shoal.app.settings.live_settings import AutoReloadingSettings
 from shoal.app.settings.mcp_files import select_permitted_mcp_tools
@@ -67,7 +72,6 @@ from shoal.core.clock import Clock
 from shoal.core.conversation.messages import ToolUseBlock
 from shoal.core.conversation.tools import Tool
 from shoal.core.errors import AgentRequestRefused, SettingsError, ShoalError
-from shoal.core.events import FileChanged
 from shoal.core.extensions.hooks import Hook, ShellCommandHookAction
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
 from shoal.core.permissions.permission_changes import PermissionSuggestion, resolve_permission_mode
@@ -75,7 +79,6 @@ from shoal.core.permissions.permission_decisions import AllowDecision
 from shoal.core.permissions.questions import PermissionQuestion, Question
 from shoal.core.permissions.sandbox import Sandbox, SandboxStatus
 from shoal.core.ports import Model, Workspace
-from shoal.core.text.filenames import escape_filename
 from shoal.core.text.text_format import format_count_with_noun
 from shoal.policy.permission_answers import RememberedPermissionAnswers
 from shoal.policy.permission_engine import PermissionEngine
@@ -101,7 +104,6 @@ if TYPE_CHECKING:
     from shoal.app.telemetry.span_recorder import TelemetrySpanRecorder
     from shoal.core.ids import AgentId
     from shoal.tools.bash_tools import BashToolLimits
-    from shoal.workspaces.confined_checkout import ConfinedCheckout
 
 COMMAND_TIMEOUT_MS = 600_000
 """Milliseconds that an acceptance command may take."""
@@ -287,9 +289,9 @@ async def open_runtime(config: SessionConfig, exit_stack: AsyncExitStack) -> Run
     events = EventBus(store.journal, _open_debug_log(config, exit_stack))
     identity = AgentIdentity(session=config.history.session, name=options.name, team=options.team)
     granted = (*options.add_dirs, *settings.permissions.rules.directories)
-    checkout = _open_member_checkout(config)
-    workspaces = _create_workspace_allocator(config, store, events, exit_stack, checkout)
-    workspace = _create_lead_workspace(config, store, granted, events, workspaces.leases, checkout)
+    checkout = open_member_checkout(config)
+    workspaces = create_workspace_allocator(config, store, events, exit_stack, checkout)
+    workspace = create_lead_workspace(config, store, granted, events, workspaces.leases, checkout)
     question_broker = SessionQuestionBroker(
         store.questions,
         clock=options.clock,
@@ -415,46 +417,6 @@ def _build_lead_worktree_tools(
         config.ids,
         is_hidden,
         on_entered=permissions.add_checkout,
-    )
-
-
-def _open_member_checkout(config: SessionConfig) -> ConfinedCheckout | None:
-    """Open the checkout to which this session is confined, if it runs an agent on a machine of a cluster."""
-    membership = config.options.membership
-    if membership is None or membership.checkout is None:
-        return None
-    from shoal.workspaces.confined_checkout import open_confined_checkout
-
-    return open_confined_checkout(membership.checkout, config.cwd, session=config.history.session)
-
-
-def _create_lead_workspace(
-    config: SessionConfig,
-    store: OpenedSessionStore,
-    granted: tuple[Path, ...],
-    events: EventBus,
-    leases: AgentFileWriteLeases,
-    checkout: ConfinedCheckout | None,
-) -> LocalWorkspace:
-    def emit_file_changed(turn: int, path: Path) -> None:
-        events.emit_event(FileChanged(agent=LEAD_ID, turn=turn, path=escape_filename(path)))
-
-    if checkout is not None:
-        return checkout.create_workspace(
-            granted=granted,
-            extra_writable=(config.settings.home / "plans",),
-            checkpoints=store.checkpoints,
-            on_change=emit_file_changed,
-            write_guard=leases.create_write_guard(LEAD_ID),
-            user=config.settings.user,
-        )
-    return LocalWorkspace(
-        config.cwd,
-        granted=granted,
-        checkpoints=store.checkpoints,
-        on_change=emit_file_changed,
-        write_guard=leases.create_write_guard(LEAD_ID),
-        user=config.settings.user,
     )
 
 
@@ -692,26 +654,6 @@ def _create_process_launcher(config: SessionConfig) -> tuple[GuardedProcessLaunc
         notes = (f"Stopped {programs} that a killed run had left running.",)
     notes += remove_leftover_git_marks(config.settings.home)
     return GuardedProcessLauncher(config.options.clock, records), notes
-
-
-def _create_workspace_allocator(
-    config: SessionConfig,
-    store: OpenedSessionStore,
-    events: EventBus,
-    exit_stack: AsyncExitStack,
-    checkout: ConfinedCheckout | None,
-) -> WorkspaceAllocator:
-    allocator = WorkspaceAllocator(
-        config.settings,
-        store.directory,
-        config.options.clock,
-        emit=events.emit_event,
-        note=events.note,
-        turn=lambda: events.turn,
-        shared_objects=() if checkout is None else checkout.shared_objects,
-    )
-    exit_stack.callback(allocator.close)
-    return allocator
 
 
 def _open_debug_log(config: SessionConfig, exit_stack: AsyncExitStack) -> EventCallback | None:
