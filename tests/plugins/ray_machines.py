@@ -26,7 +26,7 @@ START_SECONDS = 120
 LEAD_KEY = "key-of-the-lead"
 _MACHINE_VARIABLE = "TEST_MACHINE"
 _PROGRAMS_OF_RAY = re.compile(
-    rb"shoal\0cluster\0|ray\.scripts|/ray/(core|_private|autoscaler|dashboard)/"
+    rb"shoal\0cluster\0|/program_fork_server\.py\0|ray\.scripts|/ray/(core|_private|autoscaler|dashboard)/"
     rb"|^ray::(IDLE|DashboardAgent|RuntimeEnvAgent)"
 )
 """Command lines of a machine without members."""
@@ -56,7 +56,11 @@ class RayMachine:
         self.namespace: Path | None = None
         """File of the network namespace in which the machine is alone."""
         self.clock_offset = 0
-        """Seconds by which the clock of the machine is wrong from its next start on."""
+        """Seconds by which the clock of the machine is wrong from its next start on.
+
+        The program that does it fakes the monotonic clock in part, so some waits of threads last longer by
+        this, and end at once if it is negative.
+        """
         self._started = started
         self._process: subprocess.Popen[bytes] | None = None
 
