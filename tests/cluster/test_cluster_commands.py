@@ -38,6 +38,7 @@ from ray_machines import RayMachine, RayMachines
 from server_scripts import run_provider
 from shoal.backends.guardian import collect_descendant_pids, read_process_tree
 from shoal.backends.program_directory import remove_abandoned_directories
+from shoal.stores.postgres.store_admin import run_on_connection
 from team_scripts import spawn_member
 from web_client import BEARER, TIMEOUT, TOKEN, PageState, WebTestClient
 
@@ -295,15 +296,76 @@ async def test_the_doctor_names_what_each_machine_lacks_and_what_to_type(
         assert "secret" not in told
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
-async def test_a_cluster_to_try_starts_and_leaves_nothing(tmp_path: Path, end: signal.Signals) -> None:
-    """The directories of a killed one are removed by the next one."""
-    left = "from shoal.backends.program_directory import ProgramDirectory as D; print(D('pg').path)"
-    abandoned = Path(subprocess.check_output([sys.executable, "-c", left], text=True).strip())
-    assert abandoned.is_dir()
+async def test_the_status_shows_a_machine_that_has_died_without_members(
+    tmp_path: Path, machines: RayMachines
+) -> None:
+    """Its row stays, and those of machines that other tests have stopped."""
+
+    async def read_rows_of(address: str) -> list[list[str]]:
+        told = await run_shoal("cluster", "status", "--address", machines.address, cwd=tmp_path)
+        return [line.split() for line in told.splitlines() if line.startswith(f"{address} ")]
+
+    with machines.add_node("--cpus", "2") as lost:
+        before = await read_rows_of("127.0.0.4")
+        assert [row[1:4] for row in before if row[1] != "dead"] == [["alive", "-", "2"]]
+        lost.kill()
+        async with asyncio.timeout(PATIENCE):
+            while any(row[1] != "dead" for row in await read_rows_of("127.0.0.4")):
+                await asyncio.sleep(0.1)
+    rows = await read_rows_of("127.0.0.4")
+    assert len(rows) == len(before)
+    assert {tuple(row[1:7]) for row in rows} == {("dead", "-", "0", "0", "0.0", "GiB")}
+    for address in ("127.0.0.2", "127.0.0.3"):
+        assert [row[1] for row in await read_rows_of(address)] == ["alive"]
+
+
+async def test_a_team_does_a_task_on_the_cluster_to_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_provider(
+        monkeypatch,
+        lead=[
+            CREATE,
+            call_tool("TaskCreate", "t", subject="the roof", description="Build it."),
+            spawn_member("ann"),
+            "Ann works.",
+            "Heard.",
+        ],
+        ann=[
+            call_tool("TaskUpdate", "u1", taskId="1", status="in_progress", owner="ann"),
+            wait_for_name("go", "reached"),
+            [call_tool("TaskUpdate", "u2", taskId="1", status="completed"), report_done("ann")],
+            "Done.",
+        ],
+    ) as server:
+        async with run_cluster_to_try(tmp_path) as (_, address, store):
+            monkeypatch.setenv("SHOAL_STORE", store)
+            own = {"teammate_mode": "ray", "cluster": {"address": address, "files": "shared"}}
+            lead = await start_lead(
+                tmp_path,
+                "Go.",
+                *("--settings", json.dumps({"shoal": own}), "--model", "anthropic:claude-sonnet-4-5"),
+                *("--permission-mode", "bypassPermissions"),
+            )
+            await wait_for_file(tmp_path / "reached")
+            status = json.loads(
+                await run_shoal("cluster", "status", "--address", address, "--json", cwd=tmp_path)
+            )
+            assert [each for machine in status for each in machine["members"]] == ["ann@crew"]
+            (tmp_path / "go").touch()
+            async with asyncio.timeout(PATIENCE):
+                assert await lead.wait() == 0
+            tasks = run_on_connection(store, lambda raw: raw.fetch("SELECT status, owner FROM shoal.tasks"))
+            assert [tuple(row) for row in tasks] == [("completed", "ann")]
+        assert has_line(server, "lead", "ann is done.")
+
+
+@asynccontextmanager
+async def run_cluster_to_try(cwd: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str, str]]:
+    """Run `shoal cluster try`; yield it with the addresses of the head and of the database."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "shoal", "cluster", "try"),
-        cwd=tmp_path,
+        cwd=cwd,
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
@@ -315,22 +377,36 @@ async def test_a_cluster_to_try_starts_and_leaves_nothing(tmp_path: Path, end: s
                 line = await process.stdout.readline()
                 assert line, text
                 text += line.decode()
-        assert not abandoned.exists()
-        found = re.search(r"--address (\S+)", text)
+        address = re.search(r"--address (\S+)", text)
         store = re.search(r"SHOAL_STORE=(\S+)", text)
-        assert found is not None
+        assert address is not None
         assert store is not None
+        yield process, address[1], store[1]
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGINT)
+            async with asyncio.timeout(30):
+                await process.wait()
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+async def test_a_cluster_to_try_starts_and_leaves_nothing(tmp_path: Path, end: signal.Signals) -> None:
+    """The directories of a killed one are removed by the next one."""
+    left = "from shoal.backends.program_directory import ProgramDirectory as D; print(D('pg').path)"
+    abandoned = Path(subprocess.check_output([sys.executable, "-c", left], text=True).strip())
+    assert abandoned.is_dir()
+    async with run_cluster_to_try(tmp_path) as (process, address, store):
+        assert not abandoned.exists()
         status = json.loads(
-            await run_shoal("cluster", "status", "--address", found[1], "--json", cwd=tmp_path)
+            await run_shoal("cluster", "status", "--address", address, "--json", cwd=tmp_path)
         )
         assert [machine["state"] for machine in status] == ["alive"] * 3
-        assert "PostgreSQL" in await run_shoal("store", "status", "--store", store[1], cwd=tmp_path)
+        assert "PostgreSQL" in await run_shoal("store", "status", "--store", store, cwd=tmp_path)
         started = collect_descendant_pids(process.pid, read_process_tree())
         assert len(started) > 6
         directories = find_own_directories(started)
         assert len(directories) == 4  # of the database and of three nodes
         assert all(path.is_dir() for path in directories)
-    finally:
         process.send_signal(end)
         async with asyncio.timeout(30):
             await process.wait()
