@@ -509,8 +509,9 @@ def check_zombies(services: FarServices, workers: Workers, server: MockServer, t
     refused = {
         each.name: services.refused_writes.count(each.epoch) for each in team.replaced if each.writes_on
     }
-    assert not refused or any(refused.values()), refused
-    note_figure("refused writes of replaced processes", sum(refused.values()))
+    if refused:
+        assert any(refused.values()), refused
+        note_figure("refused writes of replaced processes", sum(refused.values()))
 
 
 def choose_victim(team: FarTeam) -> tuple[int, set[str]]:
