@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,7 +27,15 @@ from cluster_helpers import (
     run_git,
     start_lead,
 )
-from far_team import FarServices, choose_victim, restart_machine, run_far_team, wait_until_no_members
+from far_team import (
+    TASKS,
+    FarServices,
+    choose_victim,
+    create_project,
+    restart_machine,
+    run_far_team,
+    wait_until_no_members,
+)
 
 from agent_scripts import call_tool
 from elapsed_times import scale_to_load
@@ -38,6 +48,7 @@ from team_scripts import send_message, spawn_member
 pytestmark = [pytest.mark.exhaustive, pytest.mark.needs("ray", "postgres", "asyncpg", "ip")]
 KILLED_SECONDS = 15
 CUT_OFF_SECONDS = 30
+CLOCK_OFFSETS = (600, -600)
 
 
 @pytest.fixture(scope="module")
@@ -71,9 +82,13 @@ def services(far_machines: RayMachines, cluster_database: str) -> Iterator[FarSe
     services.stop()
 
 
-@pytest.mark.parametrize("how", ["from everything", "from the lead only"])
+@pytest.mark.parametrize(
+    ("how", "files"),
+    [("from everything", "shared"), ("from the lead only", "shared"), ("from everything", "git")],
+)
 async def test_a_machine_that_is_cut_off_is_replaced_and_writes_nothing_more(
     how: str,
+    files: str,
     tmp_path: Path,
     network: NamespaceNetwork,
     far_machines: RayMachines,
@@ -88,10 +103,18 @@ async def test_a_machine_that_is_cut_off_is_replaced_and_writes_nothing_more(
     )
     number = 0
     try:
-        async with run_far_team(tmp_path, far_machines, services, monkeypatch) as team:
+        gate = tmp_path / "gate"
+        async with run_far_team(
+            tmp_path, far_machines, services, monkeypatch, files=files, gate=gate
+        ) as team:
+            await team.wait_until_all_wait()
             number, names = choose_victim(team)
+            team.note_processes(number)
+            assert services.count_completed() < TASKS
             cut_at = time.monotonic()
             cut(number)
+            since = services.read_clock()
+            gate.touch()
             moved = await team.wait_for_starts(names, 2) - cut_at
             note_figure(f"cut off {how}, seconds until the members work elsewhere", moved)
             assert moved <= scale_to_load(CUT_OFF_SECONDS)
@@ -99,6 +122,9 @@ async def test_a_machine_that_is_cut_off_is_replaced_and_writes_nothing_more(
             note_figure(f"cut off {how}, seconds until the old processes have ended", ended)
             assert not far_machines.nodes[number].has_members
             reconnect(number)
+        assert team.count_lines_of_others(since)
+        written = team.count_lines_of_replaced(since)
+        assert all(written[name] for name in names) == (how == "from the lead only"), written
     finally:
         network.reconnect(number)
         restart_machine(far_machines.nodes[number])
@@ -111,6 +137,7 @@ async def test_a_machine_that_hangs_is_replaced_and_writes_nothing_when_it_conti
     try:
         async with run_far_team(tmp_path, far_machines, services, monkeypatch) as team:
             number, names = choose_victim(team)
+            team.note_processes(number, writing_on=names)
             hung_at = time.monotonic()
             stopped = send_signal_to_all(far_machines.nodes[number], signal.SIGSTOP)
             moved = await team.wait_for_starts(names, 2) - hung_at
@@ -142,6 +169,7 @@ async def test_a_machine_that_is_killed_is_replaced(
     try:
         async with run_far_team(tmp_path, far_machines, services, monkeypatch) as team:
             number, names = choose_victim(team)
+            team.note_processes(number)
             killed_at = time.monotonic()
             far_machines.nodes[number].kill()
             moved = await team.wait_for_starts(names, 2) - killed_at
@@ -152,49 +180,128 @@ async def test_a_machine_that_is_killed_is_replaced(
         far_machines.nodes[number].wait_until_started()
 
 
+@contextlib.contextmanager
+def set_clocks_wrong(machines: RayMachines) -> Iterator[None]:
+    """Let the clock of one machine be ten minutes fast, and that of the other ten minutes slow."""
+    try:
+        for machine, offset in zip(machines.nodes, CLOCK_OFFSETS, strict=True):
+            machine.clock_offset = offset
+            restart_machine(machine)
+        yield
+    finally:
+        for machine in machines.nodes:
+            machine.clock_offset = 0
+            restart_machine(machine)
+
+
+@contextlib.contextmanager
+def slow_down_link(network: NamespaceNetwork, services: FarServices) -> Iterator[None]:
+    """Give a machine 1 Mbit/s, and let every answer of the database take 60 ms longer."""
+    network.limit_rate(0, "1mbit")
+    services.relays[0].delay = 0.03
+    try:
+        yield
+    finally:
+        services.relays[0].delay = 0.0
+        network.lift_rate_limit(0)
+
+
+def check_clocks_of_members(services: FarServices) -> None:
+    """The processes of the members and their commands had the wrong time; the database had the right one."""
+    rows = services.read_rows(
+        "SELECT extract(epoch FROM at)::bigint, convert_from(line, 'UTF8') FROM shoal.transcript_lines "
+        "WHERE agent <> 'lead'"
+    )
+    by_commands, by_members = set(), set()
+    for at, text in rows:
+        if found := re.search(r"time=(\d{9,})", str(text)):
+            by_commands.add(int(found[1]) - int(str(at)))
+        if written := json.loads(str(text)).get("timestamp"):
+            by_members.add(int(datetime.fromisoformat(written).timestamp()) - int(str(at)))
+    for differences in (by_commands, by_members):
+        # A line is stored at most a minute after the moment that it names.
+        late = {
+            offset: [each for each in differences if -60 <= each - offset <= 5] for offset in CLOCK_OFFSETS
+        }
+        assert all(late.values()), differences
+        assert sum(map(len, late.values())) == len(differences), differences
+    (spread,) = services.read_rows("SELECT max(at) - min(at) FROM shoal.transcript_lines")[0]
+    assert isinstance(spread, timedelta)
+    assert spread < timedelta(minutes=9)
+
+
 @pytest.mark.needs("faketime")
+@pytest.mark.parametrize("files", ["shared", "git"])
 async def test_clocks_that_are_ten_minutes_wrong_change_nothing(
-    tmp_path: Path, far_machines: RayMachines, services: FarServices, monkeypatch: pytest.MonkeyPatch
+    files: str,
+    tmp_path: Path,
+    far_machines: RayMachines,
+    services: FarServices,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Leases are measured by the clock of the database alone."""
-    for machine, offset in zip(far_machines.nodes, (600, -600), strict=True):
-        machine.clock_offset = offset
-        restart_machine(machine)
-    number = 0
-    try:
-        async with run_far_team(tmp_path, far_machines, services, monkeypatch) as team:
+    with set_clocks_wrong(far_machines):
+        async with run_far_team(tmp_path, far_machines, services, monkeypatch, files=files) as team:
             number, names = choose_victim(team)
+            team.note_processes(number)
             killed_at = time.monotonic()
             far_machines.nodes[number].kill()
             moved = await team.wait_for_starts(names, 2) - killed_at
             note_figure("killed machine with wrong clocks, seconds until the members work elsewhere", moved)
             assert moved <= scale_to_load(KILLED_SECONDS)
-        days = services.read_rows("SELECT max(at) - min(at) FROM shoal.transcript_lines")
-        assert days[0][0] < timedelta(minutes=9)  # type: ignore[operator]
-    finally:
-        for machine in far_machines.nodes:
-            machine.clock_offset = 0
-            restart_machine(machine)
+        check_clocks_of_members(services)
 
 
 @pytest.mark.needs("tc")
+@pytest.mark.parametrize("files", ["shared", "git"])
 async def test_a_slow_link_makes_a_team_slow_and_loses_nothing(
+    files: str,
     tmp_path: Path,
     network: NamespaceNetwork,
     far_machines: RayMachines,
     services: FarServices,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A machine has 1 Mbit/s, and every answer of the database takes 60 ms longer."""
-    network.limit_rate(0, "1mbit")
-    services.relays[0].delay = 0.03
-    try:
-        async with run_far_team(tmp_path, far_machines, services, monkeypatch) as team:
+    with slow_down_link(network, services):
+        async with run_far_team(tmp_path, far_machines, services, monkeypatch, files=files) as team:
             assert team.find_members_on(far_machines.nodes[0]), team.describe()
         assert all(len(starts) == 1 for starts in team.starts.values())
-    finally:
-        services.relays[0].delay = 0.0
-        network.lift_rate_limit(0)
+
+
+@pytest.mark.needs("faketime", "tc")
+async def test_wrong_clocks_a_slow_link_and_a_partition_together_lose_nothing_of_git(
+    tmp_path: Path,
+    network: NamespaceNetwork,
+    far_machines: RayMachines,
+    services: FarServices,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The machine with the slow clock is cut off: a fast clock would delay the end of its processes."""
+    number = 1
+    with set_clocks_wrong(far_machines), slow_down_link(network, services):
+        try:
+            gate = tmp_path / "gate"
+            async with run_far_team(
+                tmp_path, far_machines, services, monkeypatch, files="git", gate=gate
+            ) as team:
+                await team.wait_until_all_wait()
+                names = team.find_members_on(far_machines.nodes[number])
+                assert names
+                team.note_processes(number)
+                assert services.count_completed() < TASKS
+                network.cut_off_from_lead(number)
+                since = services.read_clock()
+                gate.touch()
+                await team.wait_for_starts(names, 2)
+                await wait_until_no_members(far_machines.nodes[number])
+                network.reconnect_to_lead(number)
+            assert team.count_lines_of_others(since)
+            written = team.count_lines_of_replaced(since)
+            assert all(written[name] for name in names), written
+        finally:
+            with contextlib.suppress(subprocess.CalledProcessError):
+                network.reconnect_to_lead(number)
+        check_clocks_of_members(services)
 
 
 SESSION = "b0000000-0000-4000-8000-000000000051"
@@ -291,11 +398,7 @@ def join_conversation_of_lead(services: FarServices) -> str:
 
 def create_clone(directory: Path, name: str) -> Path:
     """Clone the project of the test; create it first."""
-    project = directory / "project"
-    if not project.exists():
-        project.mkdir()
-        (project / "notes.txt").write_text("by the lead\n")
-        for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "first"]):
-            run_git(project, *arguments)
+    if not (project := directory / "project").exists():
+        create_project(directory)
     run_git(directory, "clone", "-q", str(project), name)
     return directory / name

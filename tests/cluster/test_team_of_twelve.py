@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from cluster_helpers import assert_no_member_process_is_left, note_figure, start_lead
+from cluster_helpers import assert_no_member_process_is_left, note_figure, restore_machine, start_lead
 from far_team import (
     FarServices,
     check_board,
@@ -23,6 +24,7 @@ from far_team import (
     wait_until_no_members,
 )
 
+from elapsed_times import scale_to_load
 from network_namespaces import NamespaceNetwork, explain_no_namespaces
 from postgres_server import PostgresServer
 from ray_machines import RayMachines
@@ -35,6 +37,7 @@ pytestmark = [
 MEMBERS = tuple(f"m{number:02}" for number in range(1, 13))
 TASKS = 96
 PARTITION_SECONDS = 60
+KILLED_SECONDS = 15
 SESSION = "b0000000-0000-4000-8000-000000000012"
 
 
@@ -97,6 +100,25 @@ async def test_the_members_of_killed_processes_and_of_a_killed_raylet_are_starte
         restart_machine(three_machines.nodes[number])
 
 
+async def test_the_members_of_a_killed_machine_work_on_the_others(
+    tmp_path: Path, three_machines: RayMachines, services: FarServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = 0
+    try:
+        async with run_far_team(
+            tmp_path, three_machines, services, monkeypatch, members=MEMBERS, task_count=TASKS
+        ) as team:
+            number, names = choose_victim(team)
+            assert services.count_completed() < TASKS
+            killed_at = time.monotonic()
+            three_machines.nodes[number].kill()
+            moved = await team.wait_for_starts(names, 2) - killed_at
+            note_figure("12 members: killed machine, seconds until all work elsewhere", moved)
+            assert moved <= scale_to_load(KILLED_SECONDS)
+    finally:
+        restore_machine(three_machines.nodes[number])
+
+
 @pytest.mark.parametrize("seconds", [20, 60])
 async def test_a_killed_database_delays_the_team_and_loses_nothing(
     tmp_path: Path,
@@ -146,21 +168,45 @@ async def test_writes_on_both_sides_of_a_partition_of_a_minute_are_neither_lost_
     services: FarServices,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Members that lost their lead still reach the database and the model."""
-    number = 0
+    """Members that lost their lead still reach the database and the model.
+
+    Half of the members on the cut side write at once. The processes of the others are stopped, and try to
+    write when their successors have started.
+    """
+    number, gate = 0, tmp_path / "gate"
     try:
         async with run_far_team(
-            tmp_path, three_machines, services, monkeypatch, members=MEMBERS, task_count=TASKS
+            tmp_path, three_machines, services, monkeypatch, members=MEMBERS, task_count=TASKS, gate=gate
         ) as team:
+            await team.wait_until_all_wait()
             number, names = choose_victim(team)
+            late = set(sorted(names)[::2])
+            team.note_processes(number, writing_on=late)
+            assert services.count_completed() < TASKS
             cut_at = time.monotonic()
             network.cut_off_from_lead(number)
-            await team.wait_for_starts(names, 2)
+            since = services.read_clock()
+            pids = {each.pid for each in team.session.teams.list_members() if each.name in late}
+            send_signal(pids, signal.SIGSTOP)
+            try:
+                gate.touch()
+                await team.wait_for_starts(names, 2)
+            finally:
+                send_signal(pids, signal.SIGCONT)
             await wait_until_no_members(three_machines.nodes[number])
             await asyncio.sleep(max(0.0, cut_at + PARTITION_SECONDS - time.monotonic()))
+            assert team.count_lines_of_others(since)
+            written = team.count_lines_of_replaced(since)
+            assert {name for name in names if written[name]} == names - late, written
             network.reconnect_to_lead(number)
     finally:
         restart_machine(three_machines.nodes[number])
+
+
+def send_signal(pids: set[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 async def test_a_killed_lead_is_resumed_and_its_team_completes_the_board(

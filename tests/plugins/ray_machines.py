@@ -56,7 +56,11 @@ class RayMachine:
         self.namespace: Path | None = None
         """File of the network namespace in which the machine is alone."""
         self.clock_offset = 0
-        """Seconds by which the clock of the machine is wrong from its next start on."""
+        """Seconds by which the clock of the machine is wrong from its next start on.
+
+        The program that does it fakes the monotonic clock in part, so some waits of threads last longer by
+        this, and end at once if it is negative.
+        """
         self._started = started
         self._process: subprocess.Popen[bytes] | None = None
 
