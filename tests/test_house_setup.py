@@ -140,7 +140,7 @@ def test_bad(request):
 
 
 @pytest.fixture
-def repeated(clone: Path, tmp_path: Path) -> Path:
+def small_project(clone: Path, tmp_path: Path) -> Path:
     """A small project whose tests fail in one order."""
     (clone / "Makefile").write_text(RUN_MAKEFILE.format(python=sys.executable))
     (clone / "pytest.ini").write_text(f"[pytest]\npythonpath = {ROOT}/tests/plugins\n")
@@ -171,36 +171,36 @@ def repeat_runs(project: Path, *arguments: str) -> subprocess.CompletedProcess[s
 
 @pytest.mark.slow
 @pytest.mark.needs("git")
-def test_repeated_runs_have_other_orders_and_busy_loops_and_retry_nothing(repeated: Path) -> None:
-    done = repeat_runs(repeated, "--runs", "3", "--seed", "7", "--busy", "2", "--keep")
+def test_repeated_runs_have_other_orders_and_busy_loops_and_retry_nothing(small_project: Path) -> None:
+    done = repeat_runs(small_project, "--runs", "3", "--seed", "7", "--busy", "2", "--keep")
     assert done.returncode == 1, done.stdout + done.stderr
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines()[2:5]]
     commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=repeated, capture_output=True, text=True, check=True
+        ["git", "rev-parse", "--short", "HEAD"], cwd=small_project, capture_output=True, text=True, check=True
     ).stdout.strip()
     assert [[row[at] for at in (0, 2, 3, 4, 6, 7)] for row in rows] == [
         ["1", commit, "7", "2", "3", "none"],
         ["2", commit, "8", "2", "2", "`test_it.py::test_bad`"],
         ["3", commit, "9", "2", "3", "none"],
     ]
-    assert (repeated / "seeds").read_text().split() == ["7", "8", "9"]
+    assert (small_project / "seeds").read_text().split() == ["7", "8", "9"]
     assert "Run 2 failed. Its output is in " in done.stderr
     assert "2 of 3 runs passed." in done.stdout
-    children = [line.split() for line in (repeated / "children").read_text().splitlines()]
+    children = [line.split() for line in (small_project / "children").read_text().splitlines()]
     assert [len(each) for each in children] == [3, 3, 3]
     assert not any(Path("/proc", pid).exists() for each in children for pid in each)
-    page = (repeated / "docs" / "certain-runs.md").read_text()
+    page = (small_project / "docs" / "certain-runs.md").read_text()
     assert page.splitlines()[-3:] == done.stdout.splitlines()[2:5]
 
 
 @pytest.mark.slow
 @pytest.mark.needs("git")
-def test_repeated_runs_of_some_tests_are_not_kept(repeated: Path) -> None:
-    done = repeat_runs(repeated, "--runs", "1", "--keep", "-k", "good")
+def test_repeated_runs_of_some_tests_are_not_kept(small_project: Path) -> None:
+    done = repeat_runs(small_project, "--runs", "1", "--keep", "-k", "good")
     assert (done.returncode, done.stdout) == (2, "")
     assert "--keep is only for runs of all tests, without -k good" in done.stderr
-    (repeated / "test_it.py").write_text("raise ValueError\n")
-    done = repeat_runs(repeated, "--runs", "1", "--seed", "7")
+    (small_project / "test_it.py").write_text("raise ValueError\n")
+    done = repeat_runs(small_project, "--runs", "1", "--seed", "7")
     assert done.returncode == 1
     assert "+ | 7 | 0 |" in done.stdout
     assert "| 0 | `test_it.py` |" in done.stdout

@@ -32,7 +32,9 @@ from shoal.core.ids import LEAD_ID
 from shoal.testing import FakeClock
 from shoal.tools.plan_tools import AgentPlan
 from skill_helpers import write_skill
+from team_scripts import approve_shutdown, read_team_config, script_team, send_message, spawn_member
 
+ENDS = ("done", "failed", "killed", "interrupted", "unrecorded", "session ended")
 STUBBORN = "trap '' TERM; echo up > up; while true; do sleep 1000; done"
 
 
@@ -99,7 +101,7 @@ def count_agent_plans() -> int:
 
 @pytest.mark.spec("RUN-09")
 @pytest.mark.needs("git", "bwrap")
-@pytest.mark.parametrize("how", ["done", "failed", "killed", "interrupted", "unrecorded", "session ended"])
+@pytest.mark.parametrize("how", ENDS)
 async def test_an_agent_leaves_no_resources_behind_however_it_ends(
     tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,15 +129,7 @@ async def test_an_agent_leaves_no_resources_behind_however_it_ends(
         (shell,) = session.runtime.processes.shells.list_shells()
         assert list_open_agent_files()
         assert count_agent_plans() == 1
-        match how:
-            case "killed":
-                await session.stop_task("scout")
-            case "interrupted":
-                await session.interrupt()
-            case "unrecorded":
-                _reject_end_events(session, monkeypatch)
-            case _:
-                pass
+        await _begin_end(session, how, "scout", monkeypatch)
         if how != "session ended":
             gate.is_open.set()
             async with asyncio.timeout(20):
@@ -157,6 +151,19 @@ async def test_an_agent_leaves_no_resources_behind_however_it_ends(
     assert repository.has_no_leftovers()
     del run, session
     assert count_agent_plans() == 0
+
+
+async def _begin_end(session: shoal.Session, how: str, agent: str, patch: pytest.MonkeyPatch) -> None:
+    """Begin the end of an agent that waits at the gate; one that is done or fails only passes the gate."""
+    match how:
+        case "killed":
+            await session.stop_task(agent)
+        case "interrupted":
+            await session.interrupt()
+        case "unrecorded":
+            _reject_end_events(session, patch)
+        case _:
+            pass
 
 
 def _reject_end_events(session: shoal.Session, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,8 +202,60 @@ async def test_an_agent_whose_start_cannot_be_recorded_leaves_no_resources_behin
 
 
 @pytest.mark.spec("RUN-09")
-@pytest.mark.parametrize("how", ["done", "failed", "killed", "interrupted"])
-async def test_an_agents_timers_and_skill_permissions_end_with_it(tmp_path: Path, how: str) -> None:
+@pytest.mark.needs("git", "bwrap")
+@pytest.mark.parametrize("how", ["stopped", "asked to end", "unrecorded", "session ended"])
+async def test_a_teammate_leaves_no_resources_behind_however_it_ends(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository, gate = GitRepository(tmp_path), ToolGate()
+    model = script_team(
+        lead=[
+            call_tool("TeamCreate", team_name="crew"),
+            spawn_member("ann", isolation="worktree"),
+            "wait",
+            send_message("ann", {"type": "shutdown_request"}),
+            "asked",
+            "heard",
+        ],
+        ann=[
+            call_tool("Bash", "b1", command="sleep 1000", run_in_background=True),
+            call_tool("EnterPlanMode", "p1"),
+            call_tool("Gate"),
+            approve_shutdown,
+        ],
+    )
+    session = open_session(repository.top, model, tools=[gate.tool], allowed_tools=["Gate"])
+    async with session:
+        await collect_events(session.run("Begin."))
+        await gate.wait_until_reached()
+        (shell,) = session.runtime.processes.shells.list_shells()
+        assert list_open_agent_files()
+        assert count_agent_plans() == 1
+        if how == "unrecorded":
+            _reject_end_events(session, monkeypatch)
+        if how in ("asked to end", "unrecorded"):
+            await collect_events(session.run("End."))
+            gate.is_open.set()
+        elif how == "stopped":
+            await session.stop_task("ann")
+        if how != "session ended":
+            async with asyncio.timeout(30):
+                await shell.ended.wait()
+                while list_open_agent_files() or read_team_config("crew")["members"][1:]:
+                    await asyncio.sleep(0.001)
+            assert count_agent_plans() == 0
+    assert shell.status in {"stopped", "exited"}
+    assert list_open_agent_files() == []
+    assert repository.has_no_leftovers()
+    del session
+    assert count_agent_plans() == 0
+
+
+@pytest.mark.spec("RUN-09")
+@pytest.mark.parametrize("how", ENDS)
+async def test_an_agents_timers_and_skill_permissions_end_with_it(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_skill(Path(os.environ["SHOAL_HOME"]) / "skills", "marking", allowed_tools="Bash(touch:*)")
     clock, gate = FakeClock(), ToolGate()
     touch = call_tool("Bash", "b1", command="touch marked", timeout=5000)
@@ -229,18 +288,20 @@ async def test_an_agents_timers_and_skill_permissions_end_with_it(tmp_path: Path
         await gate.wait_until_reached()
         assert (tmp_path / "marked").exists()
         (run,) = session.supervisor.list_running_agents()
-        if how == "killed":
-            await session.stop_task("scout")
-        elif how == "interrupted":
-            await session.interrupt()
-        gate.is_open.set()
-        async with asyncio.timeout(20):
-            await turn
-            await session.supervisor.wait_until_idle()
+        with monkeypatch.context() as patch:
+            await _begin_end(session, how, "scout", patch)
+            if how != "session ended":
+                gate.is_open.set()
+                async with asyncio.timeout(20):
+                    await turn
+                    await session.supervisor.wait_until_idle()
         del run
-        assert clock.sleepers == before
-        session.agent.conversation.messages.clear()
-        await run_all_turns(session, "then")
+        if how != "session ended":
+            assert clock.sleepers == before
+            session.agent.conversation.messages.clear()
+            await run_all_turns(session, "then")
+    await asyncio.gather(turn, return_exceptions=True)
+    assert clock.sleepers == 0
     assert not (tmp_path / "unmarked").exists()
 
 
@@ -261,8 +322,10 @@ def count_process_resources(clock: FakeClock) -> Counter[str]:
 
 
 @pytest.mark.spec("RUN-09")
-@pytest.mark.parametrize("how", ["done", "failed", "killed", "interrupted"])
-async def test_an_agents_timers_dumps_and_skill_state_end_with_its_run(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("how", ENDS)
+async def test_an_agents_timers_dumps_and_skill_state_end_with_its_run(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = Path(os.environ["SHOAL_HOME"])
     write_skill(home / "skills", "marking", allowed_tools="Bash(touch:*)", effort="high")
     clock, gate = FakeClock(), ToolGate()
@@ -287,6 +350,7 @@ async def test_an_agents_timers_dumps_and_skill_state_end_with_its_run(tmp_path:
     )
     options = {"mode": "dontAsk", "allowed_tools": ["Gate", "Agent", "Skill"], "skip_permissions": False}
     session = open_session(tmp_path, model, tools=[gate.tool], clock=clock, debug=True, **options)
+    outside = count_process_resources(clock)
     async with session:
         await collect_events(session.run("warm up"))
         session.agent.conversation.messages.clear()
@@ -297,27 +361,34 @@ async def test_an_agents_timers_dumps_and_skill_state_end_with_its_run(tmp_path:
         assert (tmp_path / "marked").exists()
         (run,) = session.supervisor.list_running_agents()
         agent = run.id
-        if how == "killed":
-            await session.stop_task(agent)
-        elif how == "interrupted":
-            await session.interrupt()
-        gate.is_open.set()
-        async with asyncio.timeout(20):
-            await turn
-            await session.supervisor.wait_until_idle()
-        del run, turn
-        assert not count_process_resources(clock) - before
-        (tmp_path / "marked").unlink()
-        await session.send(agent, "try it again")
-        async with asyncio.timeout(20):
-            await session.supervisor.wait_until_idle()
-        assert not count_process_resources(clock) - before
-        log = (home / "debug" / f"{session.id}.txt").read_text()
+        with monkeypatch.context() as patch:
+            await _begin_end(session, how, agent, patch)
+            if how != "session ended":
+                gate.is_open.set()
+                async with asyncio.timeout(20):
+                    await turn
+                    await session.supervisor.wait_until_idle()
+        del run
+        if how != "session ended":
+            assert not count_process_resources(clock) - before
+            (tmp_path / "marked").unlink()
+            await session.send(agent, "try it again")
+            async with asyncio.timeout(20):
+                await session.supervisor.wait_until_idle()
+            assert not count_process_resources(clock) - before
+    await asyncio.gather(turn, return_exceptions=True)
+    log = (home / "debug" / f"{session.id}.txt").read_text()
+    del session, turn
+    gc.collect()
+    assert not count_process_resources(clock) - outside
+    if how == "session ended":
+        return
     # What the skill granted ended with the run, also for the same agent when it was resumed.
     assert not (tmp_path / "unmarked").exists()
     assert thinking[0] > 0
     assert thinking[-1] == 0
-    assert sum(agent in line for line in log.splitlines() if '"type":"agent_ended"' in line) == 2
+    ends = sum(agent in line for line in log.splitlines() if '"type":"agent_ended"' in line)
+    assert ends == (1 if how == "unrecorded" else 2)
 
 
 @pytest.mark.spec("USR-03")

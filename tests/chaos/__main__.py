@@ -96,7 +96,7 @@ def run_record_operations(place: Path, size: StoreChaosSize) -> list[ChaosRow]:
     place.mkdir(parents=True, exist_ok=True)
     outcome = run_store_chaos(place / "home", size, print_line)
     print_result(outcome)
-    did = f"{outcome.operations:,} operations, {outcome.kills:,} kills"
+    did = f"{outcome.operations:,} operations, {outcome.posts:,} messages posted, {outcome.kills:,} kills"
     return [ChaosRow("one record, many processes", did, len(outcome.faults))]
 
 

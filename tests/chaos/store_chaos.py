@@ -42,6 +42,8 @@ class StoreChaosSize(Struct, frozen=True, kw_only=True):
 
 class StoreChaosResult(Struct, frozen=True, kw_only=True):
     operations: int
+    posts: int
+    """Number of messages whose posting was acknowledged; others were posted by processes killed meanwhile."""
     kills: int
     reads: int
     """Number of files the polling reader read meanwhile."""
@@ -66,10 +68,12 @@ def run_store_chaos(
         os.waitpid(reader, 0)
     looks, unreadable = _read_poll_result(reader_end)
     faults += unreadable
-    faults += asyncio.run(_find_faults(home, notes, size))
+    told = [note for index in range(size.processes) for note in read_notes(notes / f"{index}.jsonl")]
+    faults += asyncio.run(_find_faults(home, told, size))
     operations = size.processes * size.operations
     return StoreChaosResult(
         operations=operations,
+        posts=len(_list_ids(told, "done", "post")),
         kills=kills,
         reads=looks,
         seconds=time.monotonic() - since,
@@ -198,9 +202,8 @@ def _read_poll_result(fd: int) -> tuple[int, list[str]]:
     return looks, broken
 
 
-async def _find_faults(home: Path, notes: Path, size: StoreChaosSize) -> list[str]:
+async def _find_faults(home: Path, told: list[OperationNote], size: StoreChaosSize) -> list[str]:
     """Find acknowledged changes that are lost or doubled. Nothing is cleaned up before this check."""
-    told = [note for index in range(size.processes) for note in read_notes(notes / f"{index}.jsonl")]
     faults = await _find_mail_faults(home, told, size)
     faults += await _find_board_faults(home, told)
     faults += await _find_roster_faults(home, told)
@@ -270,8 +273,8 @@ async def _find_roster_faults(home: Path, notes: list[OperationNote]) -> list[st
 
 def print_result(result: StoreChaosResult) -> None:
     sys.stdout.write(
-        f"{result.operations:,} operations in {result.seconds:.0f} s, {result.kills:,} kills, "
-        f"{result.reads:,} looks at files: {len(result.faults)} faults\n"
+        f"{result.operations:,} operations in {result.seconds:.0f} s, {result.posts:,} messages posted, "
+        f"{result.kills:,} kills, {result.reads:,} looks at files: {len(result.faults)} faults\n"
     )
     for fault in result.faults[:40]:
         sys.stdout.write(f"  {fault}\n")
