@@ -531,10 +531,10 @@ class AgentFactory:
     def _create_runner(self, blueprint: AgentBlueprint, permissions: PermissionEngine) -> AgentRunner:
         runtime, facts, parent = self._runtime, blueprint.facts, blueprint.new_agent.parent
         agent, assignment = blueprint.new_agent.agent, blueprint.new_agent.assignment
-        environment = parent.environment
+        environment, workspace = parent.environment, blueprint.agent_workspace.workspace
         hook_subject = HookSubjectAgent(
             identity=build_agent_identity(blueprint),
-            workspace=blueprint.agent_workspace.workspace,
+            workspace=workspace,
             permissions=permissions,
             transcript=self.transcripts.get_transcript_path(agent),
         )
@@ -553,7 +553,7 @@ class AgentFactory:
             schemas=SentToolSchemas(deferred=deferred),
             conversation=blueprint.conversation,
             environment=AgentEnvironment(
-                workspace=blueprint.agent_workspace.workspace,
+                workspace=workspace,
                 processes=environment.processes,
                 question_broker=environment.question_broker
                 if assignment is None
@@ -576,9 +576,7 @@ class AgentFactory:
             inbox=runtime.inbox.queue.open_inbox(agent),
             limits=blueprint.loop_limits,
             context=AgentContextSources(
-                path_instructions=runtime.knowledge.create_path_instructions(
-                    blueprint.agent_workspace.workspace, permissions
-                )
+                path_instructions=runtime.knowledge.create_path_instructions(workspace, permissions)
                 if blueprint.definition.instructions
                 else None,
                 build_briefing=None if assignment is None else assignment.build_briefing,

@@ -99,7 +99,7 @@ def read_run_files(home: Path, name: str) -> StoredRun:
         questions=tuple(_read_questions(run / "questions")),
         teams=teams,
         boards=boards,
-        work=_read_work(run / "work"),
+        work=_read_work(run / "agent-work"),
     )
 
 
@@ -165,7 +165,7 @@ def _remove_unfinished_copy(home: Path, session: SessionId, copy: _UnfinishedCop
         *(home / "tasks" / name for name in copy.boards),
         *(home / parent / name for name in copy.teams for parent in ("teams", "shoal/teams")),
         run / "questions",
-        run / "work",
+        run / "agent-work",
         subagents,
     ):
         if directory.is_dir():
@@ -196,7 +196,7 @@ def _write_run_directory(files: ExportWriter, directory: Path, run: StoredRun) -
         _write_question(files, directory / "questions", question)
     for agent, parts in run.work.items():
         for number, document in enumerate(parts, 1):
-            files.write(get_work_path(directory / "work", agent, number), document)
+            files.write(get_work_path(directory / "agent-work", agent, number), document)
 
 
 def _find_project_directory(transcript: Path, content: bytes) -> str:

@@ -146,7 +146,7 @@ class FileSessionStore:
         return QuestionFiles(self.directory / "questions", durable=self._durable)
 
     def open_work(self) -> WorkFiles:
-        return WorkFiles(self.directory / "work", durable=self._durable)
+        return WorkFiles(self.directory / "agent-work", durable=self._durable)
 
 
 def _parse_metadata(content: bytes, path: Path) -> SubagentMetadata:

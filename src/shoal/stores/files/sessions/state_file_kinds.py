@@ -142,7 +142,7 @@ STATE_FILE_KINDS = (
     ),
     StateFileKind(
         name="work of an agent on another machine",
-        directory=f"{_RUN}/work/*",
+        directory=f"{_RUN}/agent-work/*",
         file="*.work",
         shape="entry",
         used="Nothing replaces it.",
@@ -292,7 +292,7 @@ FOLLOWED_DIRECTORIES = ("projects/*/{session}", "projects/*/{session}/subagents"
 STATE_DIRECTORIES = (
     *(
         f"{_RUN}/{name}"
-        for name in ("checkpoints", "checkpoints/blobs", "results", "questions", "tasks", "work")
+        for name in ("checkpoints", "checkpoints/blobs", "results", "questions", "tasks", "agent-work")
     ),
     *("shoal/keys", "shoal/leases", "shoal/guardians", "shoal/teams", "shoal/tasks"),
     *("teams/{team}", "teams/{team}/inboxes", "tasks/{board}", "shoal/tasks/{board}"),
