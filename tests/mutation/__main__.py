@@ -301,7 +301,7 @@ def main() -> int:
     if arguments.map is not None:
         return record_calls(arguments.map)
     if arguments.report:
-        write_report(Path(arguments.report), len(CallRecords.load().seconds))
+        write_report(Path(arguments.report))
         return 0
     if not RECORDING.exists() and (code := record_calls([])):
         return code
@@ -315,7 +315,7 @@ def main() -> int:
             if arguments.retry and not mutants:
                 continue
             result = load_results()[room.name] if arguments.retry else RoomResult(room.name, arguments.seed)
-            result.seconds = arguments.seconds
+            result.seconds, result.recorded = arguments.seconds, len(run.records.seconds)
             for mutant, verdict in run.try_mutants(mutants):
                 result.mutants[mutant.key] = verdict.outcome
                 took = f"{verdict.seconds:5.1f} s of {verdict.tests} tests"

@@ -20,8 +20,15 @@ PAGE_HEAD = """# Mutation tests
 `make mutants` puts small faults into the program, one at a time, and runs the tests that call the changed
 function. A fault that makes a test fail or hang is *killed*; the others are *survivors*.
 [CONTRIBUTING.md](../CONTRIBUTING.md#mutation-tests) describes how to run it.
-`make mutants ARGS="--report docs/mutants.md"` writes this page from the last run of each room;
-the reasons are in `tests/mutation/reasons.toml`.
+`make mutants ARGS="--report docs/mutants.md"` writes this page from the last run of each room, and keeps
+what it says of rooms that were not run here; the reasons are in `tests/mutation/reasons.toml`.
+
+A fault that only tests without a record notice, or only tests beyond the seconds of the last column, counts
+as a survivor here, unless a new test was tried against it alone afterward. Rooms with fewer than 30 faults
+were stopped early.
+
+| room | seed | killed | share | not called | recorded tests | seconds of tests per fault |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -34,6 +41,8 @@ class RoomResult(Struct):
     """Outcome by description of the mutant."""
     seconds: float = 0.0
     """Seconds of tests that were allowed per mutant."""
+    recorded: int = 0
+    """Number of tests in the record of calls."""
 
     @property
     def killed(self) -> int:
@@ -75,27 +84,40 @@ def save_result(result: RoomResult) -> None:
     partial.replace(RESULTS)
 
 
-def write_report(page: Path, recorded_tests: int) -> None:
+def write_report(page: Path) -> None:
+    """Write the last results of all rooms; those of rooms without results stay as the page has them."""
     results = load_results()
     reasons: dict[str, str] = tomllib.loads(REASONS.read_text(encoding="utf-8"))
-    known = [results[room.name] for room in ROOMS if room.name in results]
-    lines = [
-        PAGE_HEAD,
-        f"{recorded_tests:,} tests were recorded. A fault that only others notice, or only tests beyond the",
-        "seconds of the last column, counts as a survivor here.",
-        "Rooms with fewer than 30 faults were stopped early.",
-        "",
-        "| room | seed | killed | share | not called | seconds of tests per fault |",
-        "|---|---|---|---|---|---|",
-    ]
-    for each in known:
-        killed = f"{each.killed} of {len(each.mutants)} | {each.share:.0%}"
-        lines.append(f"| {each.room} | {each.seed} | {killed} | {each.untested} | {each.seconds:g} |")
-    lines += ["", "## Survivors"]
-    for result in known:
-        lines += ["", f"### {result.room.capitalize()}", ""]
-        lines += [
+    rows, survivors = _read_page(page.read_text(encoding="utf-8") if page.exists() else "")
+    for name, result in results.items():
+        rows[name] = _format_row(result)
+        survivors[name] = [
             f"- `{mutant.replace('`', ' ')}`: {result.find_reason(mutant, reasons)}"
             for mutant in result.list_survivors()
         ] or ["None."]
-    page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    known = [room.name for room in ROOMS if room.name in rows]
+    lines = [*(rows[name] for name in known), "", "## Survivors"]
+    for name in known:
+        lines += ["", f"### {name.capitalize()}", "", *survivors[name]]
+    page.write_text(PAGE_HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _format_row(result: RoomResult) -> str:
+    killed = f"{result.killed} of {len(result.mutants)} | {result.share:.0%}"
+    tests = f"{result.untested} | {result.recorded:,} | {result.seconds:g}"
+    return f"| {result.room} | {result.seed} | {killed} | {tests} |"
+
+
+def _read_page(text: str) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Return the row of each room, and the lines about its survivors."""
+    names = {room.name for room in ROOMS}
+    rows: dict[str, str] = {}
+    survivors: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if line.startswith("### "):
+            survivors[line.removeprefix("### ").lower()] = []
+        elif line.startswith("| ") and (name := line.split("|")[1].strip()) in names:
+            rows[name] = line
+        elif line and survivors:
+            survivors[next(reversed(survivors))].append(line)
+    return rows, survivors

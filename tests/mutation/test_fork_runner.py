@@ -119,11 +119,31 @@ def test_the_report_lists_survivors_with_their_reasons(
         "a.py:9:1 g: x -> y": "untested",
         "a.py:10:1 h: x -> y": "timeout",
     }
-    results.save_result(RoomResult("leases", 7, outcomes, 40))
-    write_report(tmp_path / "page.md", 1_234)
+    results.save_result(RoomResult("leases", 7, outcomes, 40, 1_234))
+    write_report(tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
-    assert "1,234 tests were recorded." in text
-    assert "| leases | 7 | 1 of 3 | 33% | 1 | 40 |" in text
+    assert "| leases | 7 | 1 of 3 | 33% | 1 | 1,234 | 40 |" in text
     assert "- `a.py:5:3 f: 1 -> 2`: Only a default." in text
     assert "- `a.py:9:1 g: x -> y`: No recorded test calls the function." in text
     assert "h: x -> y" not in text
+
+
+def test_a_page_keeps_the_rooms_that_were_run_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "mutants.md"
+    monkeypatch.setattr(results, "RESULTS", tmp_path / "here.json")
+    results.save_result(RoomResult("budget", 7, {"a.py:1:2 f: 1 -> 2": "survived", "b": "killed"}, 20, 1_234))
+    results.save_result(RoomResult("hooks", 8, {"c": "killed"}, 10, 99))
+    write_report(page)
+    monkeypatch.setattr(results, "RESULTS", tmp_path / "elsewhere.json")
+    results.save_result(RoomResult("hooks", 9, {"d.py:3:4 g: True -> None": "survived"}, 10, 100))
+    write_report(page)
+    text = page.read_text()
+    assert (
+        "| budget | 7 | 1 of 2 | 50% | 0 | 1,234 | 20 |\n| hooks | 9 | 0 of 1 | 0% | 0 | 100 | 10 |" in text
+    )
+    assert text.endswith(
+        "### Budget\n\n- `a.py:1:2 f: 1 -> 2`: No test notices it yet.\n\n"
+        "### Hooks\n\n- `d.py:3:4 g: True -> None`: No test notices it yet.\n"
+    )

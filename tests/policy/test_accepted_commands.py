@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -38,22 +39,25 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
+ACCEPTED = [
+    "mv a.txt c.txt", "mv a.txt b.txt src", "mv src lib", "mv src/ lib/", "cp a.txt c.txt",
+    "cp -r src lib", "cp -a src/. lib", "cp -p a.txt src/", "rm a.txt", "rm -f a.txt nothere",
+    "rm -rf build", "rm -r build/deep src", "rm build/*.o", "mv src/*.py build", "cp src/m* build/",
+    "rmdir build/deep", "mkdir -p x/y && mv a.txt x/y/", "mkdir x", "touch x",
+    "sed -i s/a/b/ a.txt", "sed -i.bak -e 's/a/b/g' -e '/x/d' a.txt src/m.py", "sed -n -i 1,3p a.txt",
+    "sed -Ei 's/(a)/b/' a.txt", "sed --in-place 's|a|b|' a.txt", "cd src && mv m.py o.py",
+    "sort a.txt > t1 && mv t1 a.txt", "cp a.txt c.txt && rm a.txt && ls",
+    "for f in a b; do rm $f.txt; done",
+    "rm -- -rf.txt", "rm a.txt b.txt > log.txt",
+]  # fmt: skip
+
+
 @pytest.mark.spec("PRM-06")
 @pytest.mark.parametrize("mode", ["acceptEdits", "delegate"])
 @pytest.mark.parametrize(
     "command",
-    [
-        "mv a.txt c.txt", "mv a.txt b.txt src", "mv src lib", "mv src/ lib/", "cp a.txt c.txt",
-        "cp -r src lib", "cp -a src/. lib", "cp -p a.txt src/", "rm a.txt", "rm -f a.txt nothere",
-        "rm -rf build", "rm -r build/deep src", "rm build/*.o", "mv src/*.py build", "cp src/m* build/",
-        "rmdir build/deep", "mkdir -p x/y && mv a.txt x/y/", "mkdir x", "touch x",
-        "sed -i s/a/b/ a.txt", "sed -i.bak -e 's/a/b/g' -e '/x/d' a.txt src/m.py", "sed -n -i 1,3p a.txt",
-        "sed -Ei 's/(a)/b/' a.txt", "sed --in-place 's|a|b|' a.txt", "cd src && mv m.py o.py",
-        "sort a.txt > t1 && mv t1 a.txt", "cp a.txt c.txt && rm a.txt && ls",
-        "for f in a b; do rm $f.txt; done",
-        "rm -- -rf.txt", "rm a.txt b.txt > log.txt",
-    ],
-)  # fmt: skip
+    ACCEPTED,
+)
 def test_file_commands_inside_the_project_run_unasked(
     project: Path, mode: PermissionMode, command: str
 ) -> None:
@@ -112,6 +116,23 @@ ATTEMPTS = {
 @pytest.mark.parametrize("command", [each for commands in ATTEMPTS.values() for each in commands])
 def test_other_file_commands_still_ask(project: Path, command: str) -> None:
     assert decide_command(create_engine(project, "acceptEdits"), command) == "ask"
+
+
+_FILE_PROGRAM = re.compile(r"\b(mv|cp|rm|rmdir|touch|mkdir)((?: -\w+)*) (?=[^-|;&])")
+
+
+def test_two_dashes_before_the_files_change_no_decision(project: Path) -> None:
+    engine = create_engine(project, "acceptEdits")
+    commands = [
+        *ACCEPTED,
+        *(each for kind in ("outside", "protected", "links", "chains") for each in ATTEMPTS[kind]),
+    ]
+    dashed = {each: _FILE_PROGRAM.sub(r"\1\2 -- ", each) for each in commands}
+    decisions = {
+        each: (decide_command(engine, each), decide_command(engine, dashed[each])) for each in dashed
+    }
+    assert sum(each != other for each, other in dashed.items()) > 80
+    assert {each: both for each, both in decisions.items() if both[0] != both[1]} == {}
 
 
 @pytest.mark.spec("PRM-06", "CMP-021")

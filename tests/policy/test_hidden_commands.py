@@ -198,3 +198,21 @@ def test_a_program_may_run_text_in_a_new_file_that_it_does_not_name(tmp_path: Pa
     assert decide_command(engine, command) in ("ask", "deny")
     harmless = command.replace("rm x", "ls x").replace('os.system("ls x")', "print(1)")
     assert decide_command(engine, harmless) == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["cargo --exec {}", "docker --pager {} ps", "systemctl --editor {} edit x", "go --toolexec {} build",
+     "helm --post-renderer-program {} install x"],
+)  # fmt: skip
+def test_a_flag_for_a_command_that_is_known_only_at_run_time_is_asked(tmp_path: Path, command: str) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(touch:*)")
+    assert decide_command(engine, command.format('"$X"')) == "ask"
+    assert decide_command(engine, command.format('"$(cat a)"')) == "ask"
+    assert decide_command(engine, command.format("touch")) == "ask"
+    assert decide_command(engine, command.format("ls")) == "allow"
+
+
+def test_a_value_that_no_program_runs_is_not_asked_about(tmp_path: Path) -> None:
+    engine = create_engine(tmp_path, "bypassPermissions", deny="Bash(touch:*)")
+    assert decide_command(engine, 'cargo build --target-dir "$(cat a)"') == "allow"
