@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -221,6 +222,21 @@ def test_one_pass_renews_all_snapshots(journal: Path) -> None:
     view = read_snapshot(get_snapshot_path(journal, "view"), journal, RunView)
     assert view is not None
     assert view[0].get_delta_since(0) == replay_records(RunView, read_journal(journal)).get_delta_since(0)
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_garbage_collection_is_as_before_after_a_snapshot(tmp_path: Path, is_enabled: bool) -> None:
+    journal, path = tmp_path / "journal.jsonl", tmp_path / "snapshot"
+    journal.write_bytes(encode_journal_line(NoteAdded(agent=LEAD_ID, text="one"), 1))
+    if not is_enabled:
+        gc.disable()
+    try:
+        write_snapshot(path, journal, RunUsageState(), journal.stat().st_size)
+        assert gc.isenabled() is is_enabled
+        assert read_snapshot(path, journal, RunUsageState) is not None
+        assert gc.isenabled() is is_enabled
+    finally:
+        gc.enable()
 
 
 class OffsetsState:

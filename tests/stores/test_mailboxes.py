@@ -18,6 +18,7 @@ from mail_helpers import TIMESTAMP, create_mailboxes, get_inbox_path, make_mail,
 
 from shoal.core.errors import InboxNotFound, LockUnavailable, StateFileError, TeamNotFound
 from shoal.core.teams.mail import MailMessage, MailPostReceipt
+from shoal.stores.files.locks import foreign_lock
 from shoal.stores.files.mailboxes import inbox_overflow
 from shoal.stores.files.mailboxes.file_mailbox_store import FileMailboxStore
 
@@ -217,6 +218,33 @@ async def test_marking_nothing_needs_no_lock(open_store: Callable[..., FileMailb
     with pytest.raises(LockUnavailable):
         await mail.mark_read("ann", ["another"])
     assert [each.text for each in await mail.take_unread("ann")] == ["kept"]
+
+
+async def test_no_inbox_is_written_after_another_program_took_its_lock(
+    open_store: Callable[..., FileMailboxStore], home: Path, monkeypatch: pytest.MonkeyPatch
+):
+    mail = open_store()
+    await mail.open_inbox("ann")
+    for number in range(400):
+        await mail.post("ann", make_mail(f"{number} " + "x" * 200))
+    inbox, write = get_inbox_path(home), os.write
+    lock = inbox.with_name("ann.json.lock")
+    contents: list[bytes] = []
+
+    def take_lock_and_write(fd: int, content: bytes) -> int:
+        if "archive" in str(Path(f"/proc/self/fd/{fd}").readlink()) and not contents:
+            lock.rmdir()
+            lock.mkdir()
+            contents.append(inbox.read_bytes())
+            # As if this process had been suspended for as long.
+            monkeypatch.setattr(foreign_lock, "REFRESH_INTERVAL", -1.0)
+        return write(fd, content)
+
+    monkeypatch.setattr(os, "write", take_lock_and_write)
+    with pytest.raises(LockUnavailable):
+        await take_all_mail(mail)
+    monkeypatch.undo()
+    assert [inbox.read_bytes()] == contents
 
 
 async def test_mail_is_read_while_another_program_holds_the_lock(
