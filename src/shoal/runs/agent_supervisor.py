@@ -224,21 +224,21 @@ class AgentSupervisor:
             job = await launcher.prepare_job(replace(request, name=name or None), new_agent)
             if check_start is not None:
                 check_start()
+            for_program = new_agent.agent in self._program_agents
+            started = replace(job.started, background=not for_program)
+            run = AgentRun(
+                started,
+                new_agent.monitor,
+                None,
+                started_at=self._clock.monotonic(),
+                for_program=for_program,
+            )
+            self._emit(started)
         except BaseException:
             self._registry.release_agent_name(name)
             self._budget.close_agent_slot(slot, was_started=False)
             self._program_agents.pop(new_agent.agent, None)
             raise
-        for_program = new_agent.agent in self._program_agents
-        started = replace(job.started, background=not for_program)
-        run = AgentRun(
-            started,
-            new_agent.monitor,
-            None,
-            started_at=self._clock.monotonic(),
-            for_program=for_program,
-        )
-        self._emit(started)
         self._registry.add_run(run)
         run.task = self._tasks.create_task(self._run_remote_agent(run, job, slot))
         return run
