@@ -69,9 +69,10 @@ from shoal.core.agents.subagents import (
     ShellCommandResult,
     SpawnRequest,
 )
-from shoal.core.agents.worktrees import WorktreeOwnerProcess, WorktreeRecord
+from shoal.core.agents.worktrees import MachineCheckoutPaths, WorktreeOwnerProcess, WorktreeRecord
 from shoal.core.budgets.limits import BudgetLimits, BudgetRefusal
 from shoal.core.budgets.usage import LongPromptPrice, ModelCard, TokenPrice, Usage, UsageAndCostTotals
+from shoal.core.conversation.inbox_items import InboxItem
 from shoal.core.conversation.messages import Base64ImageSource, BaseContentBlock, Message, UrlImageSource
 from shoal.core.conversation.model_requests import ModelReply, ModelRequest, ToolSchema, WebSearchOptions
 from shoal.core.errors import ModelError
@@ -205,6 +206,8 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
     "member protocol, parts": {
         "bootstrap": MemberBootstrap,
         "paths of the lead": LeadPaths,
+        "paths of a checkout": MachineCheckoutPaths,
+        "inbox item": InboxItem,
         "agent job": AgentJobBootstrap,
         "options": InheritedMemberOptions,
         "permission options": InheritedPermissionOptions,
