@@ -40,6 +40,7 @@ NOT_STATE = (
 )
 """Files without state of a run: logs, the environment of shells, the work itself, the user's settings."""
 UNSTORED_KINDS = {
+    "work of an agent on another machine": "comes into files only from an exported database",
     "marker of a team operation": "exists only while a team is created or deleted",
     "record of Shoal's own changes": "exists only in teams that other programs lead",
 }

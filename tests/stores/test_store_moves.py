@@ -411,6 +411,14 @@ DAMAGES = {
         f"{ROOF} 1",
     ),
     "mail has no inbox": (f"DELETE FROM shoal.inboxes WHERE owner = '{ANN}'", f"{ROOF} {ANN}"),
+    "the stored work of an agent has a gap": (
+        "DELETE FROM shoal.work_parts WHERE number = 1",
+        f"{SESSION} ../ann",
+    ),
+    "stored work has no session": (
+        "INSERT INTO shoal.work_parts VALUES ('gone', 'ben', 1, '{\"is_first\":true}', '')",
+        "gone",
+    ),
     "a lock belongs to a process that has ended": (
         "UPDATE shoal.sessions SET lock_holder = 999999",
         SESSION,
