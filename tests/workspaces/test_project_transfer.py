@@ -430,3 +430,23 @@ async def test_a_checkout_that_cannot_be_filled_leaves_nothing(
     with pytest.raises(WorktreeError):
         await checkout.create(b"")  # the machine does not have the commit
     assert not checkout.top.exists()
+
+
+async def test_branches_whose_names_are_not_utf8_are_sent_and_restored(
+    tmp_path: Path, git: GitRunner, project: GitCheckout
+) -> None:
+    checkout, _ = await send_project(git, project, tmp_path / "home")
+    commits = {}
+    for name in ("caf%E9", os.fsdecode(b"caf\xe9"), "tea"):
+        run_git(checkout.top, "commit", "-q", "--allow-empty", "-m", "work")
+        run_git(checkout.top, "branch", name)
+        commits[name] = run_git(checkout.top, "rev-parse", "HEAD")
+        run_git(checkout.top, "reset", "-q", "--hard", "HEAD~1")
+    await store_checkpoint(git, project, await checkout.build_checkpoint(), REF)
+    await (await send_project(git, project, tmp_path / "other"))[0].build_checkpoint()
+    expected = "".join(
+        f"{REF}.branches/{sent} {commits[name]}\n"
+        for sent, name in zip(("caf%E9", "caf%E9_", "tea"), commits, strict=True)
+    )
+    listing = run_git(project.top, "for-each-ref", "--format=%(refname) %(objectname)", f"{REF}.branches/")
+    assert f"{listing}\n" == expected
