@@ -450,3 +450,27 @@ async def test_branches_whose_names_are_not_utf8_are_sent_and_restored(
     )
     listing = run_git(project.top, "for-each-ref", "--format=%(refname) %(objectname)", f"{REF}.branches/")
     assert f"{listing}\n" == expected
+
+
+@pytest.mark.parametrize(
+    "place", ["refs/shoal", "refs/shoal/others/branches", "logs/refs", "objects/ab", "info", "packed-refs"]
+)
+async def test_a_checkpoint_follows_no_link_out_of_the_git_directory(
+    tmp_path: Path, git: GitRunner, project: GitCheckout, place: str
+) -> None:
+    """The agent is confined, but git stores its checkpoints without the sandbox."""
+    checkout, _ = await send_project(git, project, tmp_path / "home")
+    outside, link = tmp_path / "outside", checkout.top / ".git" / place
+    outside.mkdir()
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if link.is_dir():
+        link.rename(tmp_path / "away")
+    link.symlink_to(outside)
+    (checkout.top / "new.txt").write_text("new")
+    with pytest.raises(WorktreeError, match=f"{link} is a symbolic link"):
+        await checkout.build_checkpoint()
+    assert not [*outside.iterdir()]
+    link.unlink()
+    if (tmp_path / "away").exists():
+        (tmp_path / "away").rename(link)
+    assert await checkout.build_checkpoint()
