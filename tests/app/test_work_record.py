@@ -1,4 +1,4 @@
-"""Work of agents on other machines that is too large for one part."""
+"""Work of agents on other machines that is too large for one part, or damaged in the store."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from shoal.core.clock import SystemClock
 from shoal.core.errors import WorktreeError
 from shoal.core.ids import SessionId
 from shoal.core.store import MAX_WORK_PART, WorkPart, WorkSummary
+from shoal.stores.files.file_store import FileStore
 from shoal.stores.memory.memory_store import MemoryStore
 from shoal.workspaces.checkout import find_git_checkout
 from shoal.workspaces.git_runner import GitRunner
@@ -22,6 +23,26 @@ from shoal.workspaces.git_runner import GitRunner
 pytestmark = pytest.mark.needs("git")
 MEGABYTE = 1 << 20
 LAST = WorkPart(agent="ann", refs={"": "a" * 40}, needed=(), is_first=False, bundle=b"")
+
+
+def run_git(directory: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@localhost")
+    done = subprocess.run(
+        ["git", *identity, *arguments], cwd=directory, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def create_work(directory: Path, content: bytes) -> None:
+    """Create a repository with the work of two agents on top of its first commit."""
+    run_git(directory, "init", "-q")
+    run_git(directory, "commit", "-q", "--allow-empty", "-m", "first")
+    (directory / "work").write_bytes(content)
+    run_git(directory, "add", "-A")
+    run_git(directory, "commit", "-qm", "work")
+    for agent in ("ann", "ben"):
+        run_git(directory, "update-ref", f"refs/shoal/cluster/s1/{agent}", "HEAD")
+    run_git(directory, "reset", "-q", "--hard", "HEAD~1")
 
 
 def test_parts_that_do_not_fit_into_one_are_not_replaced() -> None:
@@ -38,20 +59,38 @@ async def test_work_that_the_store_cannot_hold_is_refused_at_once(
 ) -> None:
     monkeypatch.setattr(work_record, "MAX_WORK_PART", MEGABYTE)
 
-    def run_git(*arguments: str) -> None:
-        identity = ("-c", "user.name=a", "-c", "user.email=a@localhost")
-        subprocess.run(["git", *identity, *arguments], cwd=tmp_path, check=True, capture_output=True)
-
-    run_git("init", "-q")
-    run_git("commit", "-q", "--allow-empty", "-m", "first")
-    (tmp_path / "large").write_bytes(os.urandom(2 * MEGABYTE))
-    run_git("add", "-A")
-    run_git("commit", "-qm", "work")
-    run_git("update-ref", "refs/shoal/cluster/s1/ann", "HEAD")
-    run_git("reset", "-q", "--hard", "HEAD~1")
+    create_work(tmp_path, os.urandom(2 * MEGABYTE))
     store = MemoryStore().create_session(SessionId("s1"), cwd="/project").open_work()
     git = GitRunner(os.environ, SystemClock())
     record = WorkRecord(git, store, "s1", pytest.fail)
     with pytest.raises(WorktreeError, match=r"The new work of ann has 2 MB.* at most 1 MB"):
         await record.store_work(await find_git_checkout(git, tmp_path), "ann")
     assert store.list_summaries() == {}
+
+
+@pytest.mark.parametrize("damage", ["bundle", "state"])
+async def test_damaged_work_of_one_agent_is_named_and_the_others_are_restored(
+    tmp_path: Path, damage: str
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    create_work(here, b"x")
+    run_git(tmp_path, "clone", "-q", "here", "there")
+    store = FileStore(tmp_path / "home").create_session(SessionId("s1"), cwd="/project")
+    git, notes = GitRunner(os.environ, SystemClock()), list[str]()
+    refs, record = "refs/shoal/cluster/s1", WorkRecord(git, store.open_work(), "s1", pytest.fail)
+    for agent in ("ann", "ben"):
+        await record.store_work(await find_git_checkout(git, here), agent)
+    checkout = await find_git_checkout(git, there)
+    later = WorkRecord(git, store.open_work(), "s1", notes.append)
+    if damage == "state":
+        await later.restore_work(checkout, "nobody")  # the damage happens while the lead runs
+    (part,) = tmp_path.glob("home/**/ann/*.work")
+    content = part.read_bytes()
+    part.write_bytes(content[:-30] if damage == "bundle" else b"{}" + content)
+    await later.restore_all(checkout)
+    listing = run_git(there, "for-each-ref", "--format=%(refname)", "refs/shoal/")
+    assert listing == f"{refs}/ben"
+    assert notes[1:] == [f"The work of ben was restored from the store as {refs}/ben."]
+    named = f"The stored work of ann cannot be restored as {refs}/ann: git fetch failed"
+    assert notes[0].startswith(named if damage == "bundle" else f"{part} is not valid")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from shoal.app.model_notices import format_session_notice
-from shoal.core.errors import WorktreeError
+from shoal.core.errors import StateFileError, WorktreeError
 from shoal.core.store import MAX_WORK_PART, WorkPart, WorkStore, WorkSummary
 from shoal.workspaces.checkout import GitCheckout
 from shoal.workspaces.git_runner import GitRunner
@@ -52,7 +52,7 @@ class WorkRecord:
         for agent in tuple(await self._load_summaries()):
             try:
                 await self.restore_work(checkout, agent)
-            except WorktreeError as error:
+            except (StateFileError, WorktreeError) as error:
                 self._report(str(error))
 
     async def restore_work(self, checkout: GitCheckout, agent: str) -> None:
