@@ -474,3 +474,23 @@ async def test_a_checkpoint_follows_no_link_out_of_the_git_directory(
     if (tmp_path / "away").exists():
         (tmp_path / "away").rename(link)
     assert await checkout.build_checkpoint()
+
+
+@pytest.mark.parametrize("target", ["pipe", "/dev/zero"])
+async def test_what_an_agent_puts_in_place_of_the_owner_stops_nobody(
+    tmp_path: Path, git: GitRunner, project: GitCheckout, target: str
+) -> None:
+    checkout, _ = await send_project(git, project, tmp_path / "home")
+    owner = checkout.top / ".git" / "shoal-owner"
+    owner.unlink()
+    if target == "pipe":
+        os.mkfifo(owner)
+    else:
+        owner.symlink_to(target)
+    script = "import sys; from pathlib import Path; from shoal.workspaces.checkout_owner import *; "
+    script += (
+        "remove_abandoned_checkouts(Path(sys.argv[1]).parent); CheckoutOwner(Path(sys.argv[1])).remove()"
+    )
+    argv = ["prlimit", "--as=2000000000", sys.executable, "-c", script, str(checkout.top)]
+    await asyncio.to_thread(subprocess.run, argv, check=True, timeout=10, capture_output=True)
+    assert not checkout.top.exists()
