@@ -437,6 +437,27 @@ async def test_check_finds_each_kind_of_damage_and_nothing_else(filled_home, dat
     assert (problems, code) == ({"problems": [f"{name}: {problem}."]}, 1)
 
 
+@pytest.mark.parametrize("state", ["not JSON", "\\xff", '{"agent":"../ann"}'])
+async def test_damaged_work_in_the_database_is_named(tmp_path, filled_home, database, state):
+    run_store_command("import", SESSION, home=filled_home, database=database)
+    get_shared_server().execute(
+        f"UPDATE shoal.work_parts SET state = '{state}' WHERE number = 1", database="shoal"
+    )
+    assert run_store_command("check", home=filled_home, database=database) == (
+        {"problems": [f"{SESSION} ../ann: the stored work of an agent has a gap."]},
+        1,
+    )
+    named = rf"The stored work of \.\./ann in the session {SESSION} is not valid: .*shoal store check"
+    with pytest.raises(StateFileError, match=named):
+        run_store_command("export", SESSION, home=tmp_path / "other", database=database)
+    store = PostgresStore(DatabaseClient(database), tmp_path / "home")
+    try:
+        with pytest.raises(StateFileError, match=named):
+            store.find_session(SESSION).open_work().read_parts("../ann")
+    finally:
+        store.close()
+
+
 async def test_a_question_with_a_long_id_moves_there_and_back(tmp_path, filled_home, database):
     question_id = "".join(sha256(bytes([number])).hexdigest() for number in range(128))
     FileStore(filled_home).find_session(SESSION).open_questions().store_question(make_question(question_id))

@@ -430,3 +430,67 @@ async def test_a_checkout_that_cannot_be_filled_leaves_nothing(
     with pytest.raises(WorktreeError):
         await checkout.create(b"")  # the machine does not have the commit
     assert not checkout.top.exists()
+
+
+async def test_branches_whose_names_are_not_utf8_are_sent_and_restored(
+    tmp_path: Path, git: GitRunner, project: GitCheckout
+) -> None:
+    checkout, _ = await send_project(git, project, tmp_path / "home")
+    commits = {}
+    for name in ("caf%E9", os.fsdecode(b"caf\xe9"), "tea"):
+        run_git(checkout.top, "commit", "-q", "--allow-empty", "-m", "work")
+        run_git(checkout.top, "branch", name)
+        commits[name] = run_git(checkout.top, "rev-parse", "HEAD")
+        run_git(checkout.top, "reset", "-q", "--hard", "HEAD~1")
+    await store_checkpoint(git, project, await checkout.build_checkpoint(), REF)
+    await (await send_project(git, project, tmp_path / "other"))[0].build_checkpoint()
+    expected = "".join(
+        f"{REF}.branches/{sent} {commits[name]}\n"
+        for sent, name in zip(("caf%E9", "caf%E9_", "tea"), commits, strict=True)
+    )
+    listing = run_git(project.top, "for-each-ref", "--format=%(refname) %(objectname)", f"{REF}.branches/")
+    assert f"{listing}\n" == expected
+
+
+@pytest.mark.parametrize(
+    "place", ["refs/shoal", "refs/shoal/others/branches", "logs/refs", "objects/ab", "info", "packed-refs"]
+)
+async def test_a_checkpoint_follows_no_link_out_of_the_git_directory(
+    tmp_path: Path, git: GitRunner, project: GitCheckout, place: str
+) -> None:
+    """The agent is confined, but git stores its checkpoints without the sandbox."""
+    checkout, _ = await send_project(git, project, tmp_path / "home")
+    outside, link = tmp_path / "outside", checkout.top / ".git" / place
+    outside.mkdir()
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if link.is_dir():
+        link.rename(tmp_path / "away")
+    link.symlink_to(outside)
+    (checkout.top / "new.txt").write_text("new")
+    with pytest.raises(WorktreeError, match=f"{link} is a symbolic link"):
+        await checkout.build_checkpoint()
+    assert not [*outside.iterdir()]
+    link.unlink()
+    if (tmp_path / "away").exists():
+        (tmp_path / "away").rename(link)
+    assert await checkout.build_checkpoint()
+
+
+@pytest.mark.parametrize("target", ["pipe", "/dev/zero"])
+async def test_what_an_agent_puts_in_place_of_the_owner_stops_nobody(
+    tmp_path: Path, git: GitRunner, project: GitCheckout, target: str
+) -> None:
+    checkout, _ = await send_project(git, project, tmp_path / "home")
+    owner = checkout.top / ".git" / "shoal-owner"
+    owner.unlink()
+    if target == "pipe":
+        os.mkfifo(owner)
+    else:
+        owner.symlink_to(target)
+    script = "import sys; from pathlib import Path; from shoal.workspaces.checkout_owner import *; "
+    script += (
+        "remove_abandoned_checkouts(Path(sys.argv[1]).parent); CheckoutOwner(Path(sys.argv[1])).remove()"
+    )
+    argv = ["prlimit", "--as=2000000000", sys.executable, "-c", script, str(checkout.top)]
+    await asyncio.to_thread(subprocess.run, argv, check=True, timeout=10, capture_output=True)
+    assert not checkout.top.exists()

@@ -74,6 +74,10 @@ class QuestionStore(Protocol):
         ...
 
 
+MAX_WORK_PART = 900 * 1024 * 1024
+"""Bytes of a bundle. A database refuses values of 1 GiB, by ending the connection."""
+
+
 class WorkPart(Struct, frozen=True, kw_only=True):
     """Commits of an agent on another machine that its earlier parts lack."""
 

@@ -17,6 +17,7 @@ from itertools import count
 from pathlib import Path
 
 _OWNER_FILE = Path(".git", "shoal-owner")
+_MAX_OWNER = 1_000
 _OWNER = re.compile(r"[0-9a-f]{32}-[A-Za-z0-9-]*")
 
 
@@ -119,7 +120,10 @@ def _is_locked(lock: Path) -> bool:
 def _read_owner(top: Path) -> str:
     """Return the owner; empty if a command of the agent has removed or changed it."""
     try:
-        owner = (top / _OWNER_FILE).read_text()
+        # A pipe would keep everybody waiting, and a device would have no end.
+        descriptor = os.open(top / _OWNER_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor) as file:
+            owner = file.read(_MAX_OWNER)
     except (OSError, ValueError):
         return ""
     return owner if _OWNER.fullmatch(owner) else ""

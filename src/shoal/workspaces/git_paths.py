@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _MAX_LINE = 4096
+_WRITTEN_BY_GIT = ("HEAD", "index", "info", "logs", "objects", "packed-refs", "refs")
 
 
 def iter_paths_written_by_git_commit(directory: Path) -> Iterator[Path]:
@@ -38,6 +39,26 @@ def iter_git_control_paths(directory: Path) -> Iterator[Path]:
             yield dot
             yield from (entry / name for name in ("gitdir", "commondir", "config.worktree"))
             return
+
+
+def find_link_of_git(git_directory: Path) -> Path | None:
+    """Return a symbolic link through which git would write elsewhere; git itself creates none of them."""
+    places = [git_directory / name for name in _WRITTEN_BY_GIT]
+    objects = _iter_entries(git_directory / "objects")
+    trees = (entry for name in ("refs", "logs") for entry in _walk_entries(git_directory / name))
+    return next((path for path in (*places, *objects, *trees) if path.is_symlink()), None)
+
+
+def _walk_entries(directory: Path) -> Iterator[Path]:
+    for parent, directories, files in os.walk(directory):
+        yield from (Path(parent, name) for name in (*directories, *files))
+
+
+def _iter_entries(directory: Path) -> Iterator[Path]:
+    try:
+        yield from directory.iterdir()
+    except OSError:
+        return
 
 
 def find_git_directory(path: Path) -> tuple[Path, Path] | None:

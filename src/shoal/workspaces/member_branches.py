@@ -6,6 +6,7 @@ They travel with the bundles of its work, and are stored next to the ref of it: 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +18,8 @@ OWN_BRANCH = "shoal"
 _SENT_REFS = "refs/shoal/others"
 _KINDS = ("branches", "stashes")
 _SHORT_ID = 12
+_BYTES_OUTSIDE_UTF8 = re.compile("[\udc80-\udcff]")
+_FIRST_BYTE = 0xDC00
 _MAX_LISTED = 5_000
 """Maximum number of branches or stashes that are sent."""
 
@@ -54,7 +57,10 @@ async def list_own_branches(git: GitRunner, top: Path, base: str) -> dict[str, s
     for line in filter(None, listing.text.split("\n")):
         is_current, commit, name = line[0] == "*", *line[1:].split(" ", 1)
         if not (is_current and name == f"refs/heads/{OWN_BRANCH}"):
-            found[f"branches/{name.removeprefix('refs/heads/')}"] = commit
+            sent = _escape_bytes(name.removeprefix("refs/heads/"))
+            while f"branches/{sent}" in found:
+                sent += "_"
+            found[f"branches/{sent}"] = commit
     # Without this check, a process would be started for each checkpoint.
     if (top / ".git" / "logs" / "refs" / "stash").exists():
         stashes = await git.try_run(
@@ -65,6 +71,11 @@ async def list_own_branches(git: GitRunner, top: Path, base: str) -> dict[str, s
                 f"stashes/{commit[:_SHORT_ID]}": commit for commit in stashes.text.split("\n") if commit
             }
     return found
+
+
+def _escape_bytes(name: str) -> str:
+    """Return a name that documents can hold: git accepts any bytes, also those that are not UTF-8."""
+    return _BYTES_OUTSIDE_UTF8.sub(lambda found: f"%{ord(found[0]) - _FIRST_BYTE:02X}", name)
 
 
 async def name_sent_branches(git: GitRunner, top: Path, branches: Mapping[str, str]) -> list[str]:

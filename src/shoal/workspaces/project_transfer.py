@@ -21,6 +21,7 @@ from shoal.core.agents.worktrees import MachineCheckoutPaths
 from shoal.core.clock import Clock
 from shoal.core.errors import WorktreeError
 from shoal.core.ports import ProcessLauncher
+from shoal.core.text.filenames import escape_filename
 from shoal.workspaces.checkout import (
     GitCheckout,
     get_head_commit,
@@ -29,6 +30,7 @@ from shoal.workspaces.checkout import (
     refuse_required_repository_filters,
 )
 from shoal.workspaces.checkout_owner import CheckoutOwner, keep_unsent_files, remove_abandoned_checkouts
+from shoal.workspaces.git_paths import find_link_of_git
 from shoal.workspaces.git_program_settings import CHECK_FETCHED_OBJECTS
 from shoal.workspaces.git_runner import GitDirectories, GitRunner
 from shoal.workspaces.member_branches import (
@@ -389,6 +391,8 @@ class MachineCheckout:
         The index and the branch of the agent stay as they are. Files that git cannot add are missing; then
         `problem` says why.
         """
+        if (link := await asyncio.to_thread(find_link_of_git, self.top / ".git")) is not None:
+            raise WorktreeError(format_workspace_notice("linked_git_directory", path=escape_filename(link)))
         found = await self._git.try_run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", at=self.top)
         # A new branch without a history has no commit yet.
         head = found.text if found.status == 0 else self._origin.commit

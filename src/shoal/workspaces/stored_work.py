@@ -90,7 +90,7 @@ async def restore_work(
 ) -> tuple[str, ...]:
     """Set the refs to the stored commits; return the refs under which other commits were kept.
 
-    Raises `WorktreeError` if the repository lacks commits that the parts need.
+    Raises `WorktreeError`, for example if the repository lacks commits that the parts need.
     """
     at = checkout.git_directories
     await _require_commits(git, at, ref, parts[0])
@@ -99,6 +99,10 @@ async def restore_work(
         for part in parts:
             await fetch_bundle(git, checkout.top, part.bundle, f"+{name}:{name}")
         return await _set_refs(git, at, ref, parts[-1].refs)
+    except WorktreeError as error:
+        raise WorktreeError(
+            format_workspace_notice("work_not_restored", agent=parts[0].agent, ref=ref, error=error)
+        ) from error
     finally:
         await git.try_run("update-ref", "-d", name, at=at)
 

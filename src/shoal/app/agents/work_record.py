@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from shoal.core.errors import WorktreeError
-from shoal.core.store import WorkPart, WorkStore, WorkSummary
+from shoal.app.model_notices import format_session_notice
+from shoal.core.errors import StateFileError, WorktreeError
+from shoal.core.store import MAX_WORK_PART, WorkPart, WorkStore, WorkSummary
 from shoal.workspaces.checkout import GitCheckout
 from shoal.workspaces.git_runner import GitRunner
 from shoal.workspaces.member_branches import build_work_ref
@@ -41,6 +42,7 @@ class WorkRecord:
             earlier = None if summary is None or is_replacement_due(summary) else summary.last
             part = await bundle_work(self._git, checkout, ref, agent, earlier)
             if part is not None:
+                _refuse_large_part(part)
                 await asyncio.to_thread(self._store.append_part, part)
                 summaries[agent] = _add_part(summary, part)
             self._compared.add(agent)
@@ -50,7 +52,7 @@ class WorkRecord:
         for agent in tuple(await self._load_summaries()):
             try:
                 await self.restore_work(checkout, agent)
-            except WorktreeError as error:
+            except (StateFileError, WorktreeError) as error:
                 self._report(str(error))
 
     async def restore_work(self, checkout: GitCheckout, agent: str) -> None:
@@ -74,9 +76,23 @@ class WorkRecord:
 
 
 def is_replacement_due(summary: WorkSummary) -> bool:
-    """Return True if one new first part should replace the parts: there are many, or they are large."""
+    """Return True if one new first part should replace the parts: there are many, or they are large.
+
+    Parts that may not fit into one stay.
+    """
+    if summary.first_size + summary.later_size > MAX_WORK_PART // 2:
+        return False
     limit = max(2 * summary.first_size, _MIN_LATER_SIZE)
     return summary.parts >= _MAX_PARTS or summary.later_size > limit
+
+
+def _refuse_large_part(part: WorkPart) -> None:
+    if (size := len(part.bundle)) > MAX_WORK_PART:
+        raise WorktreeError(
+            format_session_notice(
+                "work_too_large", agent=part.agent, size=size >> 20, limit=MAX_WORK_PART >> 20
+            )
+        )
 
 
 def _add_part(summary: WorkSummary | None, part: WorkPart) -> WorkSummary:

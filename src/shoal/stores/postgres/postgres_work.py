@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from shoal.core.errors import StateFileError
 from shoal.core.ids import SessionId
 from shoal.core.store import WorkPart, WorkSummary
 from shoal.stores.postgres.database_client import DatabaseClient
@@ -12,7 +14,7 @@ from shoal.wire.work_codec import encode_work_state, parse_work_state
 
 _LAST = "SELECT number, state, bundle FROM shoal.work_parts WHERE session = $1 AND agent = $2"
 _SUMMARIES = """
-    SELECT DISTINCT ON (agent) state, count(*) OVER parts, first_value(length(bundle)) OVER parts,
+    SELECT DISTINCT ON (agent) agent, state, count(*) OVER parts, first_value(length(bundle)) OVER parts,
         sum(length(bundle)) OVER parts
     FROM shoal.work_parts WHERE session = $1
     WINDOW parts AS (PARTITION BY agent ORDER BY number)
@@ -47,7 +49,7 @@ class PostgresWork:
             return list(await raw.fetch(f"{_LAST} ORDER BY number", self._session, to_database_key(agent)))
 
         rows = self._client.run(lambda worker: worker.execute(read))
-        return tuple(parse_work_state(state, bundle) for _, state, bundle in rows)
+        return tuple(parse_work_row(self._session, agent, state, bundle) for _, state, bundle in rows)
 
     def list_summaries(self) -> dict[str, WorkSummary]:
         async def read(raw: Any) -> list[Any]:
@@ -56,11 +58,26 @@ class PostgresWork:
         rows = self._client.run(lambda worker: worker.execute(read))
         summaries = [
             WorkSummary(
-                last=parse_work_state(state), parts=parts, first_size=first, later_size=int(total) - first
+                last=parse_work_row(self._session, agent, state),
+                parts=parts,
+                first_size=first,
+                later_size=int(total) - first,
             )
-            for state, parts, first, total in rows
+            for agent, state, parts, first, total in rows
         ]
         return {summary.last.agent: summary for summary in summaries}
+
+
+def parse_work_row(session: SessionId, agent: str, state: bytes, bundle: bytes = b"") -> WorkPart:
+    """Raises `StateFileError`."""
+    try:
+        return parse_work_state(state, bundle)
+    except ValueError as error:
+        raise StateFileError(
+            f"The stored work of {agent} in the session {session} is not valid: {error}. Look for more "
+            "damage with shoal store check, and restore the database from a backup.",
+            path=Path(),
+        ) from error
 
 
 async def insert_work_part(raw: Any, session: SessionId, number: int, part: WorkPart) -> None:

@@ -14,7 +14,7 @@ from shoal.core.names import AgentName, TaskId, TeamName
 from shoal.core.teams.tasks import find_open_blockers
 from shoal.stores.postgres.database_text import to_database_key, to_database_text
 from shoal.stores.postgres.postgres_store import complete_last_line, insert_transcript
-from shoal.stores.postgres.postgres_work import insert_work_part
+from shoal.stores.postgres.postgres_work import insert_work_part, parse_work_row
 from shoal.stores.postgres.roster_rows import read_roster_document
 from shoal.stores.postgres.task_rows import TASK_COLUMNS, insert_task, parse_task_row
 from shoal.stores.stored_run import (
@@ -29,7 +29,7 @@ from shoal.wire.question_codec import parse_question
 from shoal.wire.roster_codec import ParsedTeamRosterFile, parse_team_roster
 from shoal.wire.task_codec import ParsedTaskFile, parse_task
 from shoal.wire.transcript_codec import TranscriptTitleEntry, parse_transcript_line
-from shoal.wire.work_codec import encode_work_part, parse_work_part, parse_work_state
+from shoal.wire.work_codec import encode_work_part, parse_work_part
 
 
 async def read_run_rows(raw: Any, session: SessionId) -> StoredRun:
@@ -52,10 +52,10 @@ async def read_run_rows(raw: Any, session: SessionId) -> StoredRun:
         session,
     )
     work: dict[str, list[bytes]] = {}
-    for state, bundle in await raw.fetch(
-        "SELECT state, bundle FROM shoal.work_parts WHERE session = $1 ORDER BY agent, number", session
+    for agent, state, bundle in await raw.fetch(
+        "SELECT agent, state, bundle FROM shoal.work_parts WHERE session = $1 ORDER BY agent, number", session
     ):
-        part = parse_work_state(state, bundle)
+        part = parse_work_row(session, agent, state, bundle)
         work.setdefault(part.agent, []).append(encode_work_part(part))
     teams = tuple([team async for team in _read_teams(raw, session)])
     names = (session, *(team.name for team in teams))

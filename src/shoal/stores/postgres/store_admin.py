@@ -79,8 +79,7 @@ _CHECKS = {
     "the stored work of an agent has a gap": """
         SELECT session || ' ' || agent FROM shoal.work_parts GROUP BY session, agent
         HAVING max(number) - min(number) + 1 <> count(*)
-        OR NOT coalesce((convert_from((array_agg(state ORDER BY number))[1], 'UTF8')::json
-        ->> 'is_first')::boolean, false)""",
+        OR position('"is_first":true'::bytea IN (array_agg(state ORDER BY number))[1]) = 0""",
     "stored work has no session": """
         SELECT DISTINCT session FROM shoal.work_parts WHERE NOT EXISTS (SELECT FROM shoal.sessions
         WHERE id = session)""",
