@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from server_scripts import join_conversation, run_provider
 from shoal.app.agents import backend_launcher
 from shoal.app.clusters.cluster_report import _build_machine, check_head_address, check_this_machine
 from shoal.app.settings.settings import load_settings
+from shoal.backends.sandbox.landlock import LandlockSandboxDriver
 from team_scripts import get_home, spawn_member
 
 CREATE = call_tool("TeamCreate", team_name="crew")
@@ -121,12 +123,18 @@ def describe_machine(check: dict[str, object]) -> str:
 
 
 def test_each_problem_of_a_machine_is_named_with_its_fix() -> None:
-    own = {**check_this_machine(""), "programs": ["git", "rg", "bwrap"], "keys": ["ANTHROPIC_API_KEY"]}
+    own = {
+        **check_this_machine(""),
+        "programs": ["git", "rg"],
+        "sandbox": "",
+        "keys": ["ANTHROPIC_API_KEY"],
+    }
     assert describe_machine(own) == ""
     other = {
         "shoal": "0.0.1",
         "python": "3.9",
         "programs": [],
+        "sandbox": "bubblewrap cannot create namespaces",
         "keys": [],
         "store": "Cannot reach the store.",
     }
@@ -135,13 +143,31 @@ def test_each_problem_of_a_machine_is_named_with_its_fix() -> None:
         f"Python 3.9, but this machine has {own['python']}",
         "no git",
         "no rg",
-        "no bwrap",
+        "no sandbox (bubblewrap cannot create namespaces), so teammates with a checkout do not start",
         "no model key",
         "it cannot use the store",
     ]
     broken = describe_machine({"problem": "No module named 'shoal'"})
     assert "No module named 'shoal'" in broken
     assert "pip install" in broken
+
+
+def test_a_machine_without_bubblewrap_has_a_sandbox_if_its_kernel_has_landlock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if problem := LandlockSandboxDriver().explain_unavailable():
+        pytest.skip(problem)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    check = check_this_machine("")
+    assert check["sandbox"] == ""
+    assert "sandbox" not in describe_machine(check)
+
+
+def test_the_check_of_a_machine_tells_whether_a_sandbox_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "freebsd14")
+    assert "no sandbox (none for this system)" in describe_machine(check_this_machine(""))
+    (get_home() / "settings.json").write_text('{"shoal": {"worktree_guard": "weak"}}')
+    assert "sandbox" not in describe_machine(check_this_machine(""))
 
 
 def test_a_project_cannot_name_a_cluster(tmp_path: Path) -> None:

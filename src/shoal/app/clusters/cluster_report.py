@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -22,12 +23,7 @@ CONFIGURE_CLUSTER = (
     '({"shoal": {"cluster": {"address": "HOST:PORT"}}}), or pass --address.'
 )
 _MAX_PORT = 65535
-_PROGRAMS = ("git", "rg", "bwrap")
-_INSTALLS = {
-    "git": "install git",
-    "rg": "install ripgrep",
-    "bwrap": "install bubblewrap; without a sandbox, teammates with a checkout do not start",
-}
+_INSTALLS = {"git": "install git", "rg": "install ripgrep"}
 
 
 class ClusterMachine(Struct, frozen=True, kw_only=True):
@@ -112,9 +108,15 @@ def _find_problems(check: Mapping[str, Any]) -> Iterator[str]:
             f"Python {check['python']}, but this machine has {_get_python_version()}: "
             "Ray needs the same version of Python on all machines"
         )
-    for program in _PROGRAMS:
+    for program, advice in _INSTALLS.items():
         if program not in check["programs"]:
-            yield f"no {program}: {_INSTALLS[program]}"
+            yield f"no {program}: {advice}"
+    if problem := check.get("sandbox"):
+        yield (
+            f"no sandbox ({problem}), so teammates with a checkout do not start: install bubblewrap and let "
+            "it create namespaces, use a kernel with Landlock, or accept the weak guard "
+            '({"shoal": {"worktree_guard": "weak"}} in the settings of that machine)'
+        )
     if not check["keys"]:
         yield "no model key: run `shoal setup` there, or set a key before the machine joins the cluster"
     if store := check.get("store"):
@@ -134,10 +136,20 @@ def check_this_machine(store: str) -> dict[str, Any]:
     return {
         "shoal": shoal.__version__,
         "python": _get_python_version(),
-        "programs": [program for program in _PROGRAMS if shutil.which(program)],
+        "programs": [program for program in _INSTALLS if shutil.which(program)],
+        "sandbox": "" if settings.own.worktree_guard == "weak" else _find_sandbox_problem(settings),
         "keys": [*keys, *settings.stored],
         "store": _find_store_problem(store) if store else "",
     }
+
+
+def _find_sandbox_problem(settings: Settings) -> str:
+    """Return why no sandbox works here; empty if one does."""
+    from shoal.backends.sandbox.sandbox_selection import detect_sandbox_driver, list_sandbox_drivers
+
+    path = settings.environ.get("PATH", os.defpath)
+    detected = detect_sandbox_driver(list_sandbox_drivers(path))
+    return "" if detected.driver is not None else "; ".join(detected.problems) or "none for this system"
 
 
 def _find_store_problem(store: str) -> str:

@@ -138,10 +138,7 @@ def run_head(*, port: int, host: str | None, labels: tuple[str, ...], **offered:
         node = RayNode(spec, processes, _create_clock())
         try:
             await node.start()
-            place = f"{node.find_address() or 'HOST'}:{port}"
-            _report_at_once(
-                f"The head is running. On each of the other machines, run: shoal cluster join {place}"
-            )
+            _report_at_once(describe_running_head(node.find_address(), port))
             await node.wait()
             click.echo("The head has stopped.", err=True)
         finally:
@@ -217,6 +214,17 @@ def _load_settings() -> Settings:
     from shoal.app.settings.settings import load_settings
 
     return load_settings(cwd=Path.cwd())
+
+
+def describe_running_head(address: str, port: int) -> str:
+    """Return what to do next; `address` is the one that Ray gave this machine, or empty if it is unknown."""
+    if address.startswith("127.") or address == "::1":
+        return (
+            f"The head is running, but only at {address}:{port}, which other machines cannot reach. To let "
+            "them join, press Ctrl-C and start the head again with --host and an address that they can reach."
+        )
+    place = f"{address or 'HOST'}:{port}"
+    return f"The head is running. On each of the other machines, run: shoal cluster join {place}"
 
 
 def _parse_offer(*, cpus: float | None, gpus: float | None, memory: str | None) -> dict[str, Any]:

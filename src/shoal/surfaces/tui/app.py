@@ -50,6 +50,8 @@ PACE = 1 / 15
 """Seconds between two draws."""
 TICK = 0.5
 """Seconds between two updates of elapsed times."""
+STARTING = 1.0
+"""Seconds after which a session that is not open yet shows that it is starting."""
 QUIET = 0.8
 """Seconds without a key press after which a question may open automatically."""
 WIDE = 100
@@ -185,6 +187,7 @@ class ShoalApp(App[None]):
         self.side_panel = SidePanel()
         self.startup_task: asyncio.Task[int] | None = None
         self._run_inside = run_inside
+        self._mounted_at = 0.0
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), self._escape_filter]
@@ -206,6 +209,7 @@ class ShoalApp(App[None]):
 
     def on_mount(self) -> None:
         self._proposals.display = self._activity.display = False
+        self._mounted_at = asyncio.get_running_loop().time()
         self.composer.focus()
         self.set_interval(TICK, self._handle_tick)
 
@@ -275,9 +279,18 @@ class ShoalApp(App[None]):
             self._drawing = False
 
     def _handle_tick(self) -> None:
-        if self.run_client is not None and self.run_client.activity_text:
+        if self.run_client is None:
+            self._show_that_session_starts()
+        elif self.run_client.activity_text:
             self._update_head_and_foot_lines()
         self._show_next_question()
+
+    def _show_that_session_starts(self) -> None:
+        """Show how long the start takes: a resumed session may wait for the lease of a lost machine."""
+        seconds = asyncio.get_running_loop().time() - self._mounted_at
+        if seconds >= STARTING:
+            self._activity.display = True
+            self._activity.update(f"The session is starting… {seconds:.0f} s")
 
     # Questions
 
