@@ -704,6 +704,27 @@ async def test_the_result_of_a_call_is_stored_after_the_files_that_it_changed(
         assert not checkout.top.exists()
 
 
+async def test_a_call_has_no_result_if_its_lead_is_lost_before_the_files_are_stored(
+    git: GitRunner, project: Path
+) -> None:
+    """The next process of the member has none of these files, so it must repeat the call."""
+    checkout = await create_checkout(git, project)
+    async with send_checkpoints(checkout) as (lead, sender, log):
+        (checkout.cwd / "a.txt").write_text("changed\n")
+        sender.note_change()
+        stored = asyncio.create_task(sender.store_changes())
+        assert await receive(lead) == b"1"
+        assert (await receive(lead) or b"").startswith(b"# v")
+        lead.close()
+        async with asyncio.timeout(30):
+            while not log.asked:
+                await asyncio.sleep(0)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not stored.done()
+        stored.cancel()
+
+
 async def test_no_task_is_completed_and_nothing_sent_before_the_files_are_stored(
     git: GitRunner, project: Path
 ) -> None:
@@ -772,13 +793,6 @@ async def test_a_lead_that_does_not_answer_in_time_has_not_stored_the_files(
         monkeypatch.setattr(ray_member_main, "CHECKPOINT_TIMEOUT", 60.0)
         await answer_checkpoints(lead, STORED)
         assert await sender.store_changes() == ""
-        (checkout.cwd / "a.txt").write_text("three")
-        sender.note_change()
-        storing = asyncio.create_task(sender.store_changes())
-        assert await receive(lead) == b"1"
-        lead.close()
-        async with asyncio.timeout(30):
-            assert await storing
 
 
 async def test_changes_of_a_background_command_are_stored(git: GitRunner, project: Path) -> None:

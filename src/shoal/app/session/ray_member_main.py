@@ -292,6 +292,7 @@ class CheckpointSender:
         self._is_stored = True
         """False if the lead could not store the last checkpoint, which has all changes so far."""
         self._is_finished = False
+        self._is_lead_lost = False
         self._confirmed = CompactEvent()
         self._confirmed.set()
         self._change_count = 0
@@ -368,6 +369,7 @@ class CheckpointSender:
                 self._member.abort()
             else:
                 self._member.end()
+        self._is_lead_lost = True
         self._confirmed.set()
         self._member.end()
 
@@ -385,6 +387,9 @@ class CheckpointSender:
             self._is_sending = False
 
     def _note_attempt(self, count: int) -> None:
+        if self._is_lead_lost:
+            # The call gets no result, so that the next process of this agent repeats it: this one ends soon.
+            return
         if not self._is_stored or self._unconfirmed:
             self._failure = format_session_notice("checkpoint_refused")
         if not self._failure:
