@@ -214,3 +214,16 @@ async def test_refs_that_are_newer_than_the_store_stay_while_their_lead_runs(
     newer = here.checkpoint("two")
     await here.restore()
     assert here.list_refs() == f"{REF} {newer}"
+
+
+async def test_work_whose_ref_a_person_removes_meanwhile_is_not_stored(
+    project: Path, store: WorkStore
+) -> None:
+    here = clone(project, "here", store)
+    for _ in range(2):
+        with pytest.raises(WorktreeError, match=f"{REF} was removed"):
+            await here.store()
+        here.checkpoint("one")
+        await here.store()
+        run_git(here.top, "update-ref", "-d", REF)
+    assert len(store.read_parts("ann")) == 1

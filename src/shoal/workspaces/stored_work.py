@@ -38,6 +38,8 @@ async def bundle_work(
     """
     at = checkout.git_directories
     refs = await list_work_refs(git, at, ref)
+    if "" not in refs:
+        raise WorktreeError(format_workspace_notice("work_ref_removed", ref=ref))
     if earlier is not None:
         if refs == earlier.refs:
             return None
