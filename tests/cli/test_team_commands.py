@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import signal
@@ -94,9 +95,13 @@ def map_member_states(team: dict[str, Any]) -> dict[str, str]:
 
 
 async def kill_process(process: asyncio.subprocess.Process) -> None:
+    """Kill the lead, and wait until nothing holds the lock of its run: its children end a moment later."""
     process.send_signal(signal.SIGKILL)
     async with asyncio.timeout(TIMEOUT):
         await process.wait()
+        for path in Path(os.environ["SHOAL_HOME"]).glob("shoal/runs/*/lock"):
+            with path.open("rb") as lock:
+                await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_SH)
 
 
 def list_leftovers(home: Path) -> list[str]:
