@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -161,3 +163,28 @@ def run_git(directory: Path, *arguments: str, check: bool = True) -> str:
         ["git", *identity, *arguments], cwd=directory, check=check, capture_output=True, text=True
     )
     return done.stdout.strip()
+
+
+async def run_shoal(*arguments: str, cwd: Path, home: Path | None = None) -> str:
+    """Run a command to its end; return what it prints."""
+    env = os.environ | ({} if home is None else {"SHOAL_HOME": str(home)})
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "shoal", *arguments),
+        cwd=cwd,
+        env=env,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(PATIENCE):
+        output, _ = await process.communicate()
+    return output.decode()
+
+
+async def wait_until_all_joined(machines: RayMachines, cwd: Path) -> None:
+    """Wait until every machine is in the cluster, for example after its head was started again."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            printed = await run_shoal("cluster", "status", "--address", machines.address, "--json", cwd=cwd)
+            with contextlib.suppress(json.JSONDecodeError):
+                if sum(row["state"] == "alive" for row in json.loads(printed)) == len(machines.machines):
+                    return

@@ -25,6 +25,7 @@ from cluster_helpers import (
     assert_no_member_process_is_left,
     has_line,
     report_done,
+    run_shoal,
     start_lead,
     wait_for_file,
     wait_for_name,
@@ -49,21 +50,6 @@ pytestmark = [
 ]
 SESSION = "b0000000-0000-4000-8000-000000000041"
 LIVE_SESSION = "b0000000-0000-4000-8000-000000000042"
-
-
-async def run_shoal(*arguments: str, cwd: Path, home: Path | None = None) -> str:
-    """Run a command to its end; return what it prints."""
-    env = os.environ | ({} if home is None else {"SHOAL_HOME": str(home)})
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "shoal", *arguments),
-        cwd=cwd,
-        env=env,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    async with asyncio.timeout(PATIENCE):
-        output, _ = await process.communicate()
-    return output.decode()
 
 
 async def wait_for_question(name: str, cwd: Path, home: Path) -> str:

@@ -12,7 +12,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from cluster_helpers import assert_no_member_process_is_left, note_figure, restore_machine, start_lead
+from cluster_helpers import (
+    assert_no_member_process_is_left,
+    note_figure,
+    restore_machine,
+    start_lead,
+    wait_until_all_joined,
+)
 from far_team import (
     FarServices,
     check_board,
@@ -159,6 +165,7 @@ async def test_a_killed_head_does_not_stop_the_work(
         finally:
             three_machines.head.start()
     three_machines.head.wait_until_started()
+    await wait_until_all_joined(three_machines, tmp_path)
 
 
 async def test_writes_on_both_sides_of_a_partition_of_a_minute_are_neither_lost_nor_doubled(
