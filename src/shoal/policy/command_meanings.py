@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -137,7 +136,9 @@ def _iter_alias_values(name: str, command: str, paths: PathResolver) -> Iterator
 
 
 def _is_program(name: str, user: UserEnvironment) -> bool:
-    return shutil.which(name, path=user.variables.get("PATH", os.defpath)) is not None
+    from shutil import which
+
+    return which(name, path=user.variables.get("PATH", os.defpath)) is not None
 
 
 def _list_user_config_files(user: UserEnvironment) -> Sequence[str]:

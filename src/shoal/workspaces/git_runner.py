@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -247,7 +246,9 @@ class GitRunner:
         """Run git so that it and its helpers cannot outlive this process, even if it is killed."""
         directory = get_user_environment(env).temporary_directory
         # Not pipes: a helper that stays behind would keep them open.
-        with tempfile.TemporaryFile(dir=directory) as out, tempfile.TemporaryFile(dir=directory) as err:
+        from tempfile import TemporaryFile
+
+        with TemporaryFile(dir=directory) as out, TemporaryFile(dir=directory) as err:
             launch = ProcessLaunchSpec(
                 argv=("git", *command), cwd=cwd, env=env, stdout=out.fileno(), stderr=err.fileno()
             )
