@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ async def map_more(flow: shoal.Workflow) -> list[str]:
 
 @shoal.workflow
 async def run_shell(flow: shoal.Workflow) -> int:
-    return (await flow.shell("sleep 300")).exit_code
+    return (await flow.shell("echo > pipe; sleep 300")).exit_code
 
 
 @pytest.mark.spec("WFL-11")
@@ -91,6 +92,7 @@ async def run_shell(flow: shoal.Workflow) -> int:
     "work", [sleep_long, wait_without_step, hang_in_agent, map_more, run_shell], ids=lambda w: w.name
 )
 async def test_a_workflow_ends_at_the_deadline(tmp_path: Path, work: Any) -> None:
+    os.mkfifo(tmp_path / "pipe")
     async with TimedSession(tmp_path, deadline=60, mode="bypassPermissions") as timed:
         session = timed.session
         started = asyncio.Event()
@@ -100,6 +102,9 @@ async def test_a_workflow_ends_at_the_deadline(tmp_path: Path, work: Any) -> Non
             await started.wait()
             if work in (hang_in_agent, map_more):
                 await timed.model.hanging.wait()
+            if work is run_shell:
+                # Earlier, the deadline of the start of its process would pass, too.
+                await asyncio.to_thread((tmp_path / "pipe").read_text)
             await timed.clock.advance(61)
             with pytest.raises(WorkflowStopped, match=f"was stopped: {PASSED}. Resume it"):
                 await running
